@@ -1,0 +1,229 @@
+"""Schedules with a layout, written out as the weights of a transformer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import torch
+
+from ridgeformer.compiler.schedule import (
+    Cell,
+    Form,
+    Head,
+    HingeWrite,
+    LinearWrite,
+    MLPWrite,
+    Output,
+    ProductWrite,
+    Schedule,
+    Token,
+)
+from ridgeformer.transformer import Transformer, TransformerConfig
+
+TOKENS: tuple[Token, ...] = ("support", "aggregator", "query")
+
+
+def columns_of(form: Form) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Stream columns, positions within the form, and coefficients of all its entries."""
+    columns = np.concatenate([p.cell.columns[p.offset : p.offset + p.width] for p in form])
+    positions = np.concatenate([np.arange(p.width) for p in form])
+    coefficients = np.concatenate([np.full(p.width, p.coefficient) for p in form])
+    return columns.astype(int), positions, coefficients
+
+
+def form_width(form: Form) -> int:
+    return form[0].width
+
+
+def form_key(form: Form) -> tuple[tuple[float, int, int, int], ...]:
+    return tuple((p.coefficient, id(p.cell), p.offset, p.width) for p in form)
+
+
+def joined_heads(heads: list[Head]) -> list[list[Head]]:
+    """Heads with the same scores are one head with several values."""
+    groups: dict[object, list[Head]] = defaultdict(list)
+    for head in heads:
+        scores = (tuple(map(form_key, head.q)), tuple(map(form_key, head.k)))
+        groups[scores].append(head)
+    return list(groups.values())
+
+
+class Assembler:
+    def __init__(self, s: Schedule, width: int, gated: bool, gate: float) -> None:
+        self.s, self.width, self.gated, self.gate = s, width, gated, gate
+        self.flags: dict[Token, Cell] = {
+            "support": s.support,
+            "aggregator": s.one,
+            "query": s.query,
+        }
+        heads: dict[int, list[Head]] = defaultdict(list)
+        for head in s.heads:
+            heads[head.time // 2].append(head)
+        self.heads = {layer: joined_heads(group) for layer, group in heads.items()}
+        self.writes: dict[int, list[MLPWrite]] = defaultdict(list)
+        for write in s.writes:
+            self.writes[write.time // 2].append(write)
+
+    @property
+    def n_layers(self) -> int:
+        return self.s.end // 2 + 1
+
+    @property
+    def n_heads(self) -> int:
+        return max((len(groups) for groups in self.heads.values()), default=1)
+
+    @property
+    def d_head(self) -> int:
+        widths = [1]
+        for groups in self.heads.values():
+            for group in groups:
+                outputs = distinct_values(group)
+                widths.append(sum(form_width(f) for f in group[0].q))
+                widths.append(sum(form_width(v) for v, _ in outputs))
+        return max(widths)
+
+    def neurons(self, write: MLPWrite) -> int:
+        match write:
+            case LinearWrite(form=form):
+                return form_width(form) * (1 if self.gated else 2) if form else 0
+            case HingeWrite(slopes=slopes, constant=constant):
+                return len(slopes) + (constant != 0.0)
+            case ProductWrite():
+                return 1
+
+    @property
+    def d_mlp(self) -> int:
+        return max((sum(map(self.neurons, w)) for w in self.writes.values()), default=1)
+
+    def fill(self, model: Transformer) -> None:
+        for layer, groups in self.heads.items():
+            attention = model.blocks[layer].attn
+            arrays = {n: getattr(attention, f"W_{n}").detach().numpy() for n in "QKVO"}
+            for h, group in enumerate(groups):
+                self.fill_head({n: a[h] for n, a in arrays.items()}, group)
+        for layer, writes in self.writes.items():
+            mlp = model.blocks[layer].mlp
+            weights = {n: p.detach().numpy() for n, p in mlp.named_parameters()}
+            first = 0
+            for write in writes:
+                if count := self.neurons(write):
+                    self.fill_neurons(weights, write, slice(first, first + count))
+                    first += count
+
+    def fill_head(self, weights: dict[str, np.ndarray], group: list[Head]) -> None:
+        for name, forms in (("Q", group[0].q), ("K", group[0].k)):
+            first = 0
+            for form in forms:
+                columns, positions, coefficients = columns_of(form)
+                np.add.at(weights[name], (columns, first + positions), coefficients)
+                first += form_width(form)
+        first = 0
+        for form, outputs in distinct_values(group):
+            columns, positions, coefficients = columns_of(form)
+            np.add.at(weights["V"], (columns, first + positions), coefficients)
+            for output in outputs:
+                width = form_width(form)
+                target = output.cell.columns[output.offset : output.offset + width]
+                np.add.at(weights["O"], (first + np.arange(width), target), 1.0)
+            first += form_width(form)
+
+    def fill_neurons(self, weights: dict[str, np.ndarray], write: MLPWrite, rows: slice) -> None:
+        match write:
+            case LinearWrite():
+                self.fill_linear(weights, write, rows)
+            case HingeWrite():
+                self.fill_hinges(weights, write, rows)
+            case ProductWrite():
+                for name, form in (("W_gate", write.gate), ("W_in", write.value)):
+                    columns, _, coefficients = columns_of(form)
+                    np.add.at(weights[name], (columns, rows.start), coefficients)
+                weights["W_out"][rows.start, write.cell.columns[write.offset]] += 1.0
+
+    def fill_linear(self, weights: dict[str, np.ndarray], write: LinearWrite, rows: slice) -> None:
+        columns, positions, coefficients = columns_of(write.form)
+        width, target = form_width(write.form), write.cell.columns
+        signs = (1.0,) if self.gated else (1.0, -1.0)
+        for index, sign in enumerate(signs):
+            neurons = rows.start + index * width
+            np.add.at(weights["W_in"], (columns, neurons + positions), sign * coefficients)
+            weights["W_out"][neurons + np.arange(width), target[:width]] += sign
+        self.restrict(weights, write.tokens, rows, "W_gate")
+
+    def fill_hinges(self, weights: dict[str, np.ndarray], write: HingeWrite, rows: slice) -> None:
+        columns, _, coefficients = columns_of(write.x)
+        hinge = weights["W_gate" if self.gated else "W_in"]
+        flags = [self.flags[token].columns[0] for token in write.tokens]
+        # A bias would act at every token; the token's own flag acts only where it should.
+        for index in range(len(write.slopes)):
+            np.add.at(hinge, (columns, rows.start + index), write.slopes[index] * coefficients)
+            hinge[flags, rows.start + index] += write.biases[index]
+        output = list(write.weights)
+        if write.constant:
+            hinge[flags, rows.stop - 1] += 1.0
+            output.append(write.constant)
+        weights["W_out"][rows, write.cell.columns[write.offset]] += np.array(output)
+        self.restrict(weights, write.tokens, rows, "W_in")
+
+    def restrict(
+        self, weights: dict[str, np.ndarray], tokens: frozenset[Token], rows: slice, free: str
+    ) -> None:
+        """Silences neurons at all other tokens.
+
+        A gated MLP multiplies by the flag, in the factor that is still free. A plain one subtracts a number larger than anything in
+        the stream where the flag of another token is set; where it is not, nothing is added.
+        """
+        for token in TOKENS:
+            column = self.flags[token].columns[0]
+            if self.gated and token in tokens:
+                weights[free][column, rows] += 1.0
+            elif not self.gated and token not in tokens:
+                weights["W_in"][column, rows] -= self.gate
+
+
+def distinct_values(group: list[Head]) -> list[tuple[Form, list[Output]]]:
+    """Values that several outputs of a head share are computed once."""
+    found: dict[object, tuple[Form, list[Output]]] = {}
+    for head in group:
+        for output in head.outputs:
+            found.setdefault(form_key(output.v), (output.v, []))[1].append(output)
+    return list(found.values())
+
+
+def build(
+    s: Schedule,
+    phi: Cell,
+    y: Cell,
+    prediction: Cell,
+    width: int,
+    *,
+    mlp: str,
+    mask: str,
+    dtype: str,
+    gate: float,
+) -> Transformer:
+    assembler = Assembler(s, width, mlp == "reglu", gate)
+    p, r = phi.width, y.width
+    config = TransformerConfig.from_dict(
+        {
+            "d_in": p + r + 3,
+            "d_out": r,
+            "d_model": width,
+            "n_layers": assembler.n_layers,
+            "n_heads": assembler.n_heads,
+            "d_head": assembler.d_head,
+            "d_mlp": assembler.d_mlp,
+            "attention": "linear",
+            "mlp": mlp,
+            "norm": "none",
+            "mask": mask,
+            "attn_scale": 1.0,
+            "dtype": dtype,
+        }
+    )
+    model = Transformer(config, init="zero").requires_grad_(False)
+    inputs = [*phi.columns, *y.columns, *(f.columns[0] for f in (s.support, s.one, s.query))]
+    model.embed.W[torch.arange(len(inputs)), torch.tensor(inputs)] = 1.0
+    model.unembed.W[torch.tensor(prediction.columns), torch.arange(r)] = 1.0
+    assembler.fill(model)
+    return model

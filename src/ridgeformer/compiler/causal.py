@@ -1,0 +1,97 @@
+"""Linear attention, causal mask: the same recurrence in feature space, at the aggregator.
+
+A support cannot see later supports, so it cannot hold an entry of the dual iteration. The
+aggregator comes after them all: it solves (ΦᵀΦ + λI) w = Φᵀy with whole vectors of p channels, and
+the supports only lend their φ and y. These are CG's iterates for that system, not for the dual one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ridgeformer.compiler import gadgets
+from ridgeformer.compiler.lower import Lowering, Token, Vector
+from ridgeformer.compiler.schedule import AGGREGATOR, Cell, Form, Output, piece, scaled, whole
+from ridgeformer.types import Refusal
+
+
+@dataclass
+class FeatureLowering(Lowering):
+    def target(self) -> Form:
+        """Φᵀy at the aggregator: q = 1, k_i = y_i, v_i = φ_i."""
+        phi, y = whole(self.phi), whole(self.y)
+        time = self.s.attention_time([phi, y])
+        out = self.s.new("Φᵀy", "aggregator", self.features * self.outputs, time)
+        for o in range(self.outputs):
+            written = [Output(phi, out, o * self.features)]
+            self.s.head(
+                time, "Φᵀy", "aggregator", "data", [self.s.constant()], [piece(y, o, 1)], written
+            )
+        return whole(out)
+
+    def matvec(self, v: Form, name: str) -> Cell:
+        """Lemma A in feature space: q = v, k_i = φ_i, v_i = φ_i gives Σ_i φ_i (φ_i·v) = ΦᵀΦ v."""
+        phi = whole(self.phi)
+        time = self.s.attention_time([phi, v])
+        out = self.s.new(name, "aggregator", self.features * self.outputs, time)
+        for o in range(self.outputs):
+            written = [Output(phi, out, o * self.features)]
+            self.s.head(time, name, "aggregator", "data", [self.slice(v, o)], [phi], written)
+        return out
+
+    def dot(self, u: Form, v: Form, scale: Form | None, name: str) -> Cell:
+        """Lemma B: the aggregator attends to itself, q = u, k = v, value = the scale or 1."""
+        time = self.s.attention_time([u, v, scale or self.s.constant()])
+        out = self.s.new(name, "aggregator", self.outputs, time)
+        for o in range(self.outputs):
+            value = piece(scale, o, 1) if scale else self.s.constant()
+            q, k, written = [self.slice(u, o)], [self.slice(v, o)], [Output(value, out, o)]
+            self.s.head(time, name, "aggregator", "aggregator", q, k, written)
+        return out
+
+    def store(self, vector: Vector, name: str) -> Cell:
+        """Scaling by q = a, k = b, value = v: a·b·v; without scalars the MLP adds it up."""
+        assert not vector.gated
+        width = self.features * self.outputs
+        if not vector.scaled:
+            time = self.s.mlp_time([vector.linear])
+            out = self.s.new(name, "aggregator", width, time)
+            gadgets.update(self.s, time, vector.linear, out, AGGREGATOR, name)
+            return out
+        terms = [(c, self.pair(factors), form) for c, factors, form in vector.scaled]
+        time = self.s.attention_time(
+            [vector.linear, *(f for _, (a, b), v in terms for f in (a, b, v))]
+        )
+        out = self.s.new(name, "aggregator", width, time)
+        if vector.linear:
+            self.s.copies.append((out, vector.linear))
+            self.s.read(time, [vector.linear])
+        for c, (a, b), v in terms:
+            for o in range(self.outputs):
+                left, right = gadgets.spread(a, o), gadgets.spread(b, o)
+                written = [Output(scaled(self.slice(v, o), c), out, o * self.features)]
+                self.s.head(time, name, "aggregator", "aggregator", [left], [right], written)
+        return out
+
+    def predict(self, step: int, alpha: Vector, cell: Cell) -> Cell:
+        """φ(x)·w at the queries: q = φ, k = w, value = 1; the supports cannot see the aggregator."""
+        phi, w = whole(self.phi), whole(cell)
+        time = self.s.attention_time([phi, w])
+        out = self.s.new("f", "data", self.outputs, time)
+        for o in range(self.outputs):
+            written = [Output(self.s.constant(), out, o)]
+            self.s.head(time, "f", "data", "aggregator", [phi], [self.slice(w, o)], written)
+        return out
+
+    def slice(self, form: Form, output: int) -> Form:
+        """The p channels of one output."""
+        return piece(form, output, self.features)
+
+    def diagonal(self) -> Token:
+        raise Refusal(
+            "The Jacobi preconditioner is not available in feature space: use --precondition none "
+            "with --causal, or --precondition jacobi --mlp reglu without it."
+        )
+
+    def invert_token(self, token: Token, lo: float, hi: float) -> Cell:
+        raise AssertionError("a diagonal is refused before it is inverted")

@@ -1,0 +1,216 @@
+"""The building blocks of linear attention, each derived beside the weights that it asks for.
+
+A head computes out_j = Σ_i (q_j·k_i) v_i with q, k, v linear in the stream: a sum over tokens of
+products of three token-wise linear forms. Supports hold vectors, one entry each; the aggregator
+holds scalars. A flag that only the aggregator has, written 1 below, says who takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ridgeformer.compiler.schedule import (
+    AGGREGATOR,
+    Cell,
+    Form,
+    HingeWrite,
+    LinearWrite,
+    Output,
+    Schedule,
+    Token,
+    piece,
+    scaled,
+    whole,
+)
+from ridgeformer.program.tables import HingeTable, Reciprocal
+
+
+def matvec(s: Schedule, phi: Cell, v: Form, name: str) -> Cell:
+    """Lemma A. K v in one head, shared by all outputs.
+
+    q_j = φ_j, k_i = φ_i, v_i = v_i:  Σ_i (φ_j·φ_i) v_i = (Kv)_j at supports, and k(x)ᵀv at a query.
+    The aggregator's φ is 0, so it neither gives nor takes. A query reads itself too, and adds
+    |φ(x)|²·v(x): v must be 0 there, which the lowering sees to.
+    """
+    assert not any(part.cell.dirty for part in v), "a mat-vec source must vanish at the queries"
+    time = s.attention_time([whole(phi), v])
+    out = s.new(name, "data", v[0].width, time)
+    out.dirty = True
+    s.head(time, name, "data", "data", [whole(phi)], [whole(phi)], [Output(v, out)])
+    return out
+
+
+def reduction(s: Schedule, u: Form, v: Form, scale: Form | None, name: str) -> Cell:
+    """Lemma B, first half. a·uᵀv at the aggregator, one head per output.
+
+    q = a (a scalar that the aggregator holds, or 1), k_i = u_i, v_i = v_i:  Σ_i a·u_i·v_i.
+    """
+    outputs = u[0].width
+    forms = [u, v, scale or s.constant()]
+    time = s.attention_time(forms)
+    out = s.new(name, "aggregator", outputs, time)
+    for o in range(outputs):
+        q = piece(scale, o, 1) if scale else s.constant()
+        s.head(
+            time, name, "aggregator", "data", [q], [piece(u, o, 1)], [Output(piece(v, o, 1), out, o)]
+        )
+    return out
+
+
+def broadcast(
+    s: Schedule, time: int, a: Form, b: Form, v: Form, out: Cell, outputs: int, label: str
+) -> None:
+    """Lemma B, second half. out_j += a·b·v_j at the supports, one head per output.
+
+    q_j = v_j, k = a, v = b, where a and b live at the aggregator alone:  v_j·a·b. The product of the
+    two scalars costs nothing.
+    """
+    for o in range(outputs):
+        q, left, right = piece(v, o, 1), spread(a, o), spread(b, o)
+        s.head(time, label, "data", "aggregator", [q], [left], [Output(right, out, o)])
+
+
+def update(
+    s: Schedule, time: int, form: Form, out: Cell, tokens: frozenset[Token], label: str
+) -> None:
+    """Lemma C. out += a linear form of the token's own channels, exactly: x = relu(x) − relu(−x)."""
+    s.write(LinearWrite(time, form, out, tokens, label))
+
+
+def product(s: Schedule, factors: Sequence[Form], name: str, width: int) -> Cell:
+    """A product of up to three scalars: the aggregator attends to itself."""
+    padded = [*factors, *[s.constant()] * (3 - len(factors))]
+    time = s.attention_time(padded)
+    out = s.new(name, "aggregator", width, time)
+    for o in range(width):
+        q, k, v = (spread(f, o) for f in padded)
+        s.head(time, name, "aggregator", "aggregator", [q], [k], [Output(v, out, o)])
+    return out
+
+
+def spread(form: Form, output: int) -> Form:
+    """The entry of an output; a constant serves them all."""
+    return form if form[0].width == 1 and form[0].cell.width == 1 else piece(form, output, 1)
+
+
+def table(s: Schedule, x: Cell, hinges: HingeTable, name: str) -> Cell:
+    """A falling convex function of a scalar: hinges relu(x_i − x) with positive weights."""
+    time = s.mlp_time([whole(x)])
+    out = s.new(name, "aggregator", x.width, time)
+    for o in range(x.width):
+        hinge_write(s, time, piece(whole(x), o, 1), hinges, out, o, AGGREGATOR, name)
+    return out
+
+
+def hinge_write(
+    s: Schedule,
+    time: int,
+    x: Form,
+    hinges: HingeTable,
+    out: Cell,
+    offset: int,
+    tokens: frozenset[Token],
+    label: str,
+) -> None:
+    slopes = -np.ones_like(hinges.knots)
+    s.write(
+        HingeWrite(
+            time, x, slopes, hinges.knots, hinges.weights, hinges.constant, out, offset, tokens, label
+        )
+    )
+
+
+def bent(
+    s: Schedule, x: Cell, slopes: list[float], biases: list[float], weights: list[float], name: str
+) -> Cell:
+    """x + Σ w·relu(slope·x + bias), in the channels of x when nobody needs the straight one."""
+    time = s.mlp_time([whole(x)])
+    out = s.new(name, "aggregator", x.width, time)
+    update(s, time, whole(x), out, AGGREGATOR, name)
+    arrays = [np.array(values) for values in (slopes, biases, weights)]
+    for o in range(x.width):
+        form = piece(whole(x), o, 1)
+        s.write(HingeWrite(time, form, *arrays, 0.0, out, o, AGGREGATOR, name))
+    return out
+
+
+def clamp(s: Schedule, x: Cell, lo: float, hi: float, name: str) -> Cell:
+    """x + relu(lo − x) − relu(x − hi)."""
+    return bent(s, x, [-1.0, 1.0], [lo, -hi], [1.0, -1.0], name)
+
+
+def hold(s: Schedule, x: Cell, lo: float, hi: float, name: str) -> Cell:
+    """0 below lo, x above hi: x − a·relu(hi − x) + (1 + a)·relu(lo − x) with a = lo/(hi − lo)."""
+    a = lo / (hi - lo)
+    return bent(s, x, [-1.0, -1.0], [hi, lo], [-a, 1 + a], name)
+
+
+def residual_of_inverse(s: Schedule, x: Cell, z: Cell, a: float) -> tuple[Cell, Cell]:
+    """e = 1 − x·z and z·(1 + a·e), in one head: q = (1, x), k = (1, −z), v = (1, a·z)."""
+    time = s.attention_time([whole(x), whole(z)])
+    e = s.new("e", "aggregator", x.width, time)
+    better = s.new("z", "aggregator", x.width, time)
+    s.copies.append((better, whole(z)))
+    s.read(time, [whole(z)])
+    for o in range(x.width):
+        xo, zo = piece(whole(x), o, 1), piece(whole(z), o, 1)
+        outputs = [Output(s.constant(), e, o), Output(scaled(zo, a), better, o)]
+        s.head(
+            time,
+            "1 − x·z",
+            "aggregator",
+            "aggregator",
+            [s.constant(), xo],
+            [s.constant(), scaled(zo, -1.0)],
+            outputs,
+        )
+    return e, better
+
+
+def times_quadratic(s: Schedule, v: Form, e: Cell, b: float, c: float, name: str) -> Cell:
+    """v·(1 + b·e + c·e²) for a scalar v, in one head: q = (1, e), k = (1, b + c·e)."""
+    time = s.attention_time([v, whole(e)])
+    out = s.new(name, "aggregator", e.width, time)
+    for o in range(e.width):
+        eo = piece(whole(e), o, 1)
+        s.head(
+            time,
+            name,
+            "aggregator",
+            "aggregator",
+            [s.constant(), eo],
+            [s.constant(), s.constant(b) + scaled(eo, c)],
+            [Output(spread(v, o), out, o)],
+        )
+    return out
+
+
+class Inverse:
+    """1/x as a product of two scalars, U·W, ready two layers after the table's first guess.
+
+    U = 1 + b·e + c·e² has a free factor, so that whatever multiplies 1/x is absorbed on the way:
+    a consumer pays no layer for it.
+    """
+
+    def __init__(self, s: Schedule, guess: Cell, x: Cell, correction: Reciprocal) -> None:
+        self.s, self.correction = s, correction
+        self.e, z = residual_of_inverse(s, x, guess, correction.a)
+        self.w = times_quadratic(s, whole(z), self.e, correction.d, correction.f, "W")
+        self.absorbed: dict[Cell | None, Cell] = {}
+        self.whole: Cell | None = None
+
+    def u(self, factor: Cell | None = None) -> Cell:
+        if factor not in self.absorbed:
+            form = whole(factor) if factor else self.s.constant()
+            c = self.correction
+            self.absorbed[factor] = times_quadratic(self.s, form, self.e, c.b, c.c, "U")
+        return self.absorbed[factor]
+
+    def value(self) -> Cell:
+        """1/x itself, a layer later."""
+        if self.whole is None:
+            factors = [whole(self.u()), whole(self.w)]
+            self.whole = product(self.s, factors, "1/x", self.e.width)
+        return self.whole

@@ -1,0 +1,35 @@
+"""k(a, b) = exp(−|a − b|² / 2ℓ²)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.kernels.base import Kernel
+from ridgeformer.types import Refusal
+
+
+@dataclass(frozen=True)
+class Gaussian(Kernel):
+    lengthscale: float = 1.0
+
+    name = "gaussian"
+
+    def __post_init__(self) -> None:
+        if not self.lengthscale > 0:
+            raise Refusal(
+                f"The lengthscale must be positive, got {self.lengthscale}: choose ℓ > 0."
+            )
+
+    def __call__(
+        self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
+    ) -> Float[Tensor, "batch n m"]:
+        # The direct difference: |a|² + |b|² − 2⟨a, b⟩ would cancel for near neighbours.
+        distance = torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+        return (-0.5 * (distance / self.lengthscale).square()).exp()
+
+    def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
+        return torch.ones_like(a[..., :1])

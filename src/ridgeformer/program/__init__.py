@@ -1,0 +1,7 @@
+"""Recurrences as data: operations, tracing, the interpreter, and range analysis."""
+
+from ridgeformer.program.interpret import interpret
+from ridgeformer.program.ops import Channel, Program
+from ridgeformer.program.trace import TARGET_NORM, TracingMachine, trace
+
+__all__ = ["TARGET_NORM", "Channel", "Program", "TracingMachine", "interpret", "trace"]

@@ -1,0 +1,81 @@
+"""What a program means: its operations carried out one by one on tensors."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.program.ops import (
+    Channel,
+    Clamp,
+    Combine,
+    Diagonal,
+    Dot,
+    Hold,
+    Invert,
+    MatVec,
+    Multiply,
+    Op,
+    Program,
+    Target,
+    Unit,
+)
+from ridgeformer.program.tables import unit_table
+from ridgeformer.solvers import EagerMachine
+from ridgeformer.tasks import Prompt
+from ridgeformer.types import Refusal, Trajectory
+
+
+def interpret(
+    program: Program, prompt: Prompt, kernel: Kernel | None = None, check: bool = False
+) -> Trajectory:
+    """The program's predictions after each step. `check=True` refuses a stated bound that fails."""
+    machine = EagerMachine(prompt, kernel or Linear(), program.ridge)
+    values: dict[Channel, Tensor] = {}
+    for op in program.ops:
+        values[op.out] = evaluate(op, values, machine)
+        if check and isinstance(op, Clamp):
+            check_bounds(op, values[op.x])
+    predictions = [
+        machine.predict(machine.zeros() if state["alpha"] is None else values[state["alpha"]])
+        for state in program.states
+    ]
+    return Trajectory(torch.stack(predictions), f"{program.solver} program")
+
+
+def evaluate(op: Op, values: dict[Channel, Tensor], machine: EagerMachine) -> Tensor:
+    match op:
+        case Target():
+            return machine.target()
+        case Diagonal():
+            return machine.diagonal()
+        case MatVec(v=v):
+            return machine.kernel_product(values[v])
+        case Dot(u=u, v=v):
+            return machine.dot(values[u], values[v])
+        case Combine(terms=terms, constant=constant):
+            total = sum(c * values[channel] for c, channel in terms) + constant
+            assert isinstance(total, Tensor)
+            return total
+        case Multiply(a=a, b=b):
+            return values[a] * values[b]
+        case Clamp(x=x, lo=lo, hi=hi):
+            return values[x].clamp(lo, hi)
+        case Invert(x=x, lo=lo, hi=hi):
+            return 1 / values[x].clamp(lo, hi)
+        case Unit(x=x, lo=lo, hi=hi):
+            return unit_table(lo, hi)(values[x])
+        case Hold(x=x, lo=lo, hi=hi):
+            rising = (values[x] - lo).clamp(min=0) * (hi / (hi - lo))
+            return torch.where(values[x] < hi, rising, values[x])
+
+
+def check_bounds(op: Clamp, x: Tensor) -> None:
+    slack = 1e-9
+    low, high = float(x.min()), float(x.max())
+    if low < op.lo * (1 - slack) or high > op.hi * (1 + slack):
+        raise Refusal(
+            f"{op.x} reaches [{low:.4g}, {high:.4g}], outside [{op.lo:.4g}, {op.hi:.4g}], "
+            f"although {op.why}."
+        )

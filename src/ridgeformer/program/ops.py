@@ -1,0 +1,199 @@
+"""`Program`: a recurrence as a list of frozen operations on named channels.
+
+A `Channel` is a value of the recurrence. Its kind says where it lives:
+
+    vector   one entry per support and output
+    scalar   one entry per output
+    token    one entry per support, shared by the outputs (a diagonal)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["vector", "scalar", "token"]
+
+
+@dataclass(frozen=True)
+class Channel:
+    index: int
+    name: str
+    kind: Kind
+
+    def __str__(self) -> str:
+        return f"{self.name}.{self.index}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """out = y"""
+
+    out: Channel
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """out_i = K_ii"""
+
+    out: Channel
+
+
+@dataclass(frozen=True)
+class MatVec:
+    """out = K v"""
+
+    out: Channel
+    v: Channel
+
+
+@dataclass(frozen=True)
+class Dot:
+    """out = uᵀv"""
+
+    out: Channel
+    u: Channel
+    v: Channel
+
+
+@dataclass(frozen=True)
+class Combine:
+    """out = constant + Σ coefficient·channel"""
+
+    out: Channel
+    terms: tuple[tuple[float, Channel], ...]
+    constant: float = 0.0
+
+
+@dataclass(frozen=True)
+class Multiply:
+    """out = a·b, a scalar or token times anything"""
+
+    out: Channel
+    a: Channel
+    b: Channel
+
+
+@dataclass(frozen=True)
+class Clamp:
+    """out = min(max(x, lo), hi); bounds that hold by a theorem, so that it only ever stops noise"""
+
+    out: Channel
+    x: Channel
+    lo: float
+    hi: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Invert:
+    """out = 1/x, for x clamped to [lo, hi]"""
+
+    out: Channel
+    x: Channel
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
+class Unit:
+    """out ≈ x^(−1/2) by the table for [lo, hi], constant outside it"""
+
+    out: Channel
+    x: Channel
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
+class Hold:
+    """out = 0 below lo, x above hi, linear between"""
+
+    out: Channel
+    x: Channel
+    lo: float
+    hi: float
+
+
+Op = Target | Diagonal | MatVec | Dot | Combine | Multiply | Clamp | Invert | Unit | Hold
+
+
+def inputs(op: Op) -> tuple[Channel, ...]:
+    """The channels that an operation reads."""
+    match op:
+        case MatVec(v=v):
+            return (v,)
+        case Dot(u=u, v=v):
+            return (u, v)
+        case Combine(terms=terms):
+            return tuple(channel for _, channel in terms)
+        case Multiply(a=a, b=b):
+            return (a, b)
+        case Clamp(x=x) | Invert(x=x) | Unit(x=x) | Hold(x=x):
+            return (x,)
+        case _:
+            return ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """The operations in order, the state's channels after each step, and the system they are for.
+
+    A state entry of None stands for the zero vector.
+    """
+
+    solver: str
+    ops: tuple[Op, ...]
+    states: tuple[Mapping[str, Channel | None], ...]
+    ridge: float
+    max_eigenvalue: float
+
+    @property
+    def steps(self) -> int:
+        return len(self.states) - 1
+
+    def pruned(self) -> Program:
+        """Without the operations that no iterate depends on, such as a last direction."""
+        needed = {state["alpha"] for state in self.states} - {None}
+        kept: list[Op] = []
+        for op in reversed(self.ops):
+            if op.out in needed:
+                kept.append(op)
+                needed.update(inputs(op))
+        states = tuple(
+            {name: c for name, c in state.items() if c is None or c in needed}
+            for state in self.states
+        )
+        return Program(
+            self.solver, tuple(reversed(kept)), states, self.ridge, self.max_eigenvalue
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(f"{op.out} = {describe(op)}" for op in self.ops)
+
+
+def describe(op: Op) -> str:
+    """One readable right-hand side."""
+    match op:
+        case Target():
+            return "y"
+        case Diagonal():
+            return "diag(K)"
+        case MatVec(v=v):
+            return f"K {v}"
+        case Dot(u=u, v=v):
+            return f"⟨{u}, {v}⟩"
+        case Combine(terms=terms, constant=constant):
+            parts = [f"{c:.6g}·{v}" for c, v in terms] + ([f"{constant:.6g}"] if constant else [])
+            return " + ".join(parts)
+        case Multiply(a=a, b=b):
+            return f"{a} · {b}"
+        case Clamp(x=x, lo=lo, hi=hi):
+            return f"clamp({x}, {lo:.3g}, {hi:.3g})"
+        case Invert(x=x):
+            return f"1 / {x}"
+        case Unit(x=x):
+            return f"about {x}^(-1/2)"
+        case Hold(x=x, lo=lo):
+            return f"{x} if {x} > {lo:.3g} else 0"

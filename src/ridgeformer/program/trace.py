@@ -1,0 +1,209 @@
+"""The tracing machine: runs a solver once on symbols, and records what it did as a `Program`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ridgeformer.program.ops import (
+    Channel,
+    Clamp,
+    Combine,
+    Diagonal,
+    Dot,
+    Hold,
+    Invert,
+    Kind,
+    MatVec,
+    Multiply,
+    Op,
+    Program,
+    Target,
+    Unit,
+)
+from ridgeformer.solvers import Machine, Solver, certified_interval
+from ridgeformer.solvers.machine import Bounds, Interval, Precondition
+from ridgeformer.types import Refusal
+
+RHO_FLOOR = {"float64": 1e-32, "float32": 1e-14}
+"""Squared round-off: a residual that shrinks by more than this in one step is solved."""
+
+TARGET_NORM = {"float64": (1e-12, 1e12), "float32": (1e-6, 1e6)}
+"""The range of ‖y‖ that a compiled model serves, besides y = 0 exactly."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A linear combination of channels of one kind, with arithmetic that records operations."""
+
+    machine: TracingMachine
+    kind: Kind
+    terms: tuple[tuple[float, Channel], ...]
+    constant: float = 0.0
+
+    def channel(self, name: str = "t") -> Channel:
+        """This value as one channel, recording a `Combine` where it is not one already."""
+        if len(self.terms) == 1 and self.terms[0][0] == 1.0 and self.constant == 0.0:
+            return self.terms[0][1]
+        return self.machine.record(
+            lambda out: Combine(out, self.terms, self.constant), self.kind, name
+        )
+
+    def __add__(self, other: Traced | float) -> Traced:
+        if not isinstance(other, Traced):
+            return Traced(self.machine, self.kind, self.terms, self.constant + other)
+        coefficients: dict[Channel, float] = {}
+        for coefficient, channel in self.terms + other.terms:
+            coefficients[channel] = coefficients.get(channel, 0.0) + coefficient
+        kept = tuple((c, channel) for channel, c in coefficients.items() if c != 0.0)
+        return Traced(self.machine, self.kind, kept, self.constant + other.constant)
+
+    def __mul__(self, other: Traced | float) -> Traced:
+        if not isinstance(other, Traced):
+            scaled = tuple((other * c, channel) for c, channel in self.terms)
+            return Traced(self.machine, self.kind, scaled, other * self.constant)
+        a, b = (self, other) if self.kind != "vector" else (other, self)
+        if a.kind == "vector":
+            raise Refusal("The product of two vectors is not an operation of a traced recurrence.")
+        if not b.terms and b.constant == 0.0:
+            return b
+        left, right = a.channel(), b.channel()
+        return self.machine.traced(lambda out: Multiply(out, left, right), b.kind, "t")
+
+    def __neg__(self) -> Traced:
+        return -1.0 * self
+
+    def __sub__(self, other: Traced | float) -> Traced:
+        return self + -1.0 * other
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+class TracingMachine(Machine):
+    def __init__(
+        self,
+        ridge: float,
+        max_eigenvalue: float,
+        dtype: str = "float64",
+        fixed_interval: Interval | None = None,
+    ) -> None:
+        if not 0 < ridge < float("inf"):
+            raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
+        if not 0 < max_eigenvalue < float("inf"):
+            raise Refusal(
+                f"The bound on λ_max(K) must be positive and finite, got {max_eigenvalue}."
+            )
+        self.ridge, self.max_eigenvalue, self.dtype = ridge, max_eigenvalue, dtype
+        self.fixed_interval = fixed_interval
+        self.ops: list[Op] = []
+        self.cache: dict[tuple[object, ...], Channel] = {}
+        self.clamped: dict[Channel, tuple[float, float]] = {}
+
+    def record(self, make: object, kind: Kind, name: str) -> Channel:
+        """Adds an operation, or finds the one that already computes the same."""
+        probe = Channel(-1, "", kind)
+        op = make(probe)  # type: ignore[operator]
+        key = (type(op), kind, *(value for value in vars(op).values() if value is not probe))
+        if key not in self.cache:
+            out = Channel(len(self.ops), name, kind)
+            self.ops.append(make(out))  # type: ignore[operator]
+            self.cache[key] = out
+        return self.cache[key]
+
+    def traced(self, make: object, kind: Kind, name: str) -> Traced:
+        return Traced(self, kind, ((1.0, self.record(make, kind, name)),))
+
+    def target(self) -> Traced:
+        return self.traced(Target, "vector", "y")
+
+    def zeros(self) -> Traced:
+        return Traced(self, "vector", ())
+
+    def kernel_product(self, v: Traced) -> Traced:
+        if not v.terms:
+            return v
+        channel = v.channel()
+        return self.traced(lambda out: MatVec(out, channel), "vector", "K" + channel.name)
+
+    def diagonal(self) -> Traced:
+        return self.traced(Diagonal, "token", "diagonal")
+
+    def row_sums(self) -> Traced:
+        raise Refusal(
+            "The row-sum preconditioner comes from the normaliser of softmax attention: with linear "
+            "attention use --precondition jacobi or none."
+        )
+
+    def dot(self, u: Traced, v: Traced) -> Traced:
+        a, b = u.channel(), v.channel()
+        return self.traced(lambda out: Dot(out, a, b), "scalar", "dot")
+
+    def reciprocal(self, x: Traced) -> Traced:
+        channel = x.channel()
+        if channel not in self.clamped:
+            raise Refusal(
+                f"1/{channel.name} has no certified positive range, so no ReLU network can promise "
+                "it: state the range with m.assume before dividing."
+            )
+        lo, hi = self.clamped[channel]
+        return self.traced(lambda out: Invert(out, channel, lo, hi), x.kind, "inverse")
+
+    def unit(self, x: Traced, bounds: Bounds) -> Traced:
+        channel, (lo, hi) = x.channel(), bounds()
+        floor = max(lo, RHO_FLOOR[self.dtype] if lo == 0 else lo)
+        return self.traced(lambda out: Unit(out, channel, floor, hi), x.kind, "c")
+
+    def hold(self, x: Traced, lo: float, hi: float) -> Traced:
+        channel = x.channel()
+        return self.traced(lambda out: Hold(out, channel, lo, hi), x.kind, "rho")
+
+    def assume(self, x: Traced, bounds: Bounds, why: str) -> Traced:
+        channel, (lo, hi) = x.channel(), bounds()
+        if not 0 < lo <= hi < float("inf"):
+            raise Refusal(f"The range [{lo}, {hi}] stated for {channel.name} is not positive.")
+        clamped = self.traced(lambda out: Clamp(out, channel, lo, hi, why), x.kind, channel.name)
+        self.clamped[clamped.channel()] = (lo, hi)
+        return clamped
+
+    def interval(self, kind: Precondition) -> Interval:
+        if self.fixed_interval is not None and kind != "none":
+            return self.fixed_interval
+        return certified_interval(kind, self.ridge, self.max_eigenvalue)
+
+    def target_norm(self) -> Interval:
+        return TARGET_NORM[self.dtype]
+
+    def dense_system(self) -> Traced:
+        raise Refusal(
+            "its state is a matrix between supports or between outputs, and a token holds only its "
+            "own entries, so it has no token-wise program; the nearest solver that compiles is cg."
+        )
+
+
+def trace(
+    solver: Solver, *, steps: int, ridge: float, max_eigenvalue: float, dtype: str = "float64"
+) -> Program:
+    """The program of `steps` steps of the solver, for every K with λ_max(K) ≤ max_eigenvalue."""
+    if steps < 1:
+        raise Refusal(f"A program needs at least one step, got {steps}.")
+    machine = TracingMachine(ridge, max_eigenvalue, dtype)
+    states: list[dict[str, Channel | None]] = []
+
+    def keep(state: object) -> dict[str, Channel | None]:
+        values = {n: v for n, v in state._asdict().items() if isinstance(v, Traced)}  # type: ignore[attr-defined]
+        return {n: v.channel(n) if v.terms else None for n, v in values.items()}
+
+    try:
+        state = solver.init(machine)
+        states.append(keep(state))
+        for t in range(1, steps + 1):
+            # Later steps read the state through its channels, so that each is computed once.
+            fixed = {
+                name: Traced(machine, getattr(state, name).kind, ((1.0, channel),))
+                for name, channel in states[-1].items()
+                if channel is not None
+            }
+            state = solver.step(machine, state._replace(**fixed), t)
+            states.append(keep(state))
+    except Refusal as refusal:
+        raise Refusal(f"{solver.name} cannot be compiled: {refusal}") from refusal
+    return Program(solver.name, tuple(machine.ops), tuple(states), ridge, max_eigenvalue).pruned()

@@ -1,0 +1,70 @@
+"""`Solver`: a recurrence written once; `solve`: the recurrence run eagerly, as a `Trajectory`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+
+from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.solvers.machine import EagerMachine, Interval, Machine, Value
+from ridgeformer.tasks import Prompt
+from ridgeformer.types import Refusal, Trajectory
+
+State = Any
+"""A NamedTuple of values with a field `alpha`, the current coefficients."""
+
+
+class Solver(ABC):
+    """An iterative method for A α = y, from α = 0."""
+
+    name: str
+
+    @abstractmethod
+    def init(self, m: Machine) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def step(self, m: Machine, s: State, t: int) -> State:
+        """The state after step t, counted from 1."""
+
+    def predict(self, m: EagerMachine, s: State) -> Value:
+        """Predictions at the queries."""
+        return m.predict(s.alpha)
+
+
+def solve(
+    solver: Solver,
+    prompt: Prompt,
+    *,
+    steps: int,
+    ridge: float,
+    kernel: Kernel | None = None,
+    max_eigenvalue: float | None = None,
+    interval: Interval | None = None,
+    states: bool = False,
+) -> Trajectory:
+    """Runs `steps` steps on every prompt at once.
+
+    Fixed-coefficient methods are tuned to `interval`, else to [λ, λ + max_eigenvalue], else to the
+    extreme eigenvalues of the prompts themselves. `states=True` keeps every vector of the state.
+    """
+    if steps < 0:
+        raise Refusal(f"The number of steps cannot be negative, got {steps}.")
+    machine = EagerMachine(prompt, kernel or Linear(), ridge, max_eigenvalue, interval)
+    state = solver.init(machine)
+    history = [state]
+    predictions = [solver.predict(machine, state)]
+    for t in range(1, steps + 1):
+        state = solver.step(machine, state, t)
+        predictions.append(solver.predict(machine, state))
+        history.append(state) if states else None
+    kept = {}
+    if states:
+        kept = {
+            name: torch.stack([getattr(s, name) for s in history])
+            for name, value in state._asdict().items()
+            if isinstance(value, torch.Tensor) and value.shape == prompt.y.shape
+        }
+    return Trajectory(torch.stack(predictions), solver.name, kept)

@@ -1,0 +1,33 @@
+"""Polyak's heavy ball with its optimal coefficients (Polyak 1964)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import NamedTuple
+
+from ridgeformer.solvers.base import Solver
+from ridgeformer.solvers.machine import Machine, Value
+
+
+class HeavyBallState(NamedTuple):
+    alpha: Value
+    previous: Value
+
+
+@dataclass(frozen=True)
+class HeavyBall(Solver):
+    """Every mode inside [lo, hi] has the asymptotic rate √β = (√κ−1)/(√κ+1)."""
+
+    name = "heavy-ball"
+
+    def init(self, m: Machine) -> HeavyBallState:
+        return HeavyBallState(m.zeros(), m.zeros())  # no history: the first step has no momentum
+
+    def step(self, m: Machine, s: HeavyBallState, t: int) -> HeavyBallState:
+        lo, hi = m.interval("none")
+        eta = 4 / (sqrt(hi) + sqrt(lo)) ** 2
+        beta = ((sqrt(hi) - sqrt(lo)) / (sqrt(hi) + sqrt(lo))) ** 2
+        residual = m.target() - m.matvec(s.alpha)
+        alpha = s.alpha + eta * residual + beta * (s.alpha - s.previous)
+        return HeavyBallState(alpha, s.alpha)

@@ -1,0 +1,201 @@
+"""The `Machine`: the few operations that solvers are written in, and the eager machine that runs them.
+
+A recurrence is written once, against these operations. The eager machine below computes with
+tensors; the tracing machine of `ridgeformer.program` records the same calls as a program.
+
+Two kinds of value flow through a recurrence, and `+`, `−`, `*` work on both:
+a *vector* has one entry per support and output, a *scalar* one per output.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.tasks import Prompt
+from ridgeformer.types import Refusal
+
+Value = Any
+"""A tensor in the eager machine, a traced value in the tracing machine."""
+
+Bounds = Callable[[], tuple[float, float]]
+"""Bounds are thunks: only a machine that needs them pays for working them out."""
+
+Precondition = Literal["none", "jacobi", "row-sum"]
+Interval = tuple[float, float]
+
+
+def certified_interval(kind: Precondition, ridge: float, max_eigenvalue: float) -> Interval:
+    """An interval that holds every eigenvalue of P⁻¹A, from λ and λ_max(K) ≤ L alone."""
+    lo, hi = ridge, ridge + max_eigenvalue
+    if kind == "none":
+        return lo, hi
+    if kind == "jacobi":  # P = diag(A), whose entries lie in [λ, λ + L] themselves
+        return lo / hi, hi / lo
+    raise Refusal(
+        "The row-sum preconditioner has no interval that follows from λ and λ_max(K) alone: "
+        "leave --max-eigenvalue out, so that the interval is computed from the prompts."
+    )
+
+
+class Machine(ABC):
+    """What a solver may do. `A = K + λI` throughout."""
+
+    ridge: float
+
+    def matvec(self, v: Value) -> Value:
+        """A v."""
+        return self.kernel_product(v) + self.ridge * v
+
+    def inverse_preconditioner(self, kind: Precondition) -> Value | None:
+        """The diagonal of P⁻¹ as a multiplier of vectors, or None for P = I."""
+        if kind == "none":
+            return None
+        if kind == "jacobi":
+            diagonal = self.assume(
+                self.diagonal() + self.ridge,
+                lambda: self.interval("none"),
+                "a diagonal entry of A lies between its extreme eigenvalues",
+            )
+            return self.reciprocal(diagonal)
+        return self.reciprocal(self.row_sums())
+
+    @abstractmethod
+    def target(self) -> Value:
+        """The right-hand side y."""
+
+    @abstractmethod
+    def zeros(self) -> Value: ...
+
+    @abstractmethod
+    def kernel_product(self, v: Value) -> Value:
+        """K v."""
+
+    @abstractmethod
+    def diagonal(self) -> Value:
+        """The entries K_ii."""
+
+    @abstractmethod
+    def row_sums(self) -> Value:
+        """1 + Σ_j K_ij, the normaliser of softmax attention with a sink of logit 0."""
+
+    @abstractmethod
+    def dot(self, u: Value, v: Value) -> Value:
+        """uᵀv, one scalar per output."""
+
+    @abstractmethod
+    def reciprocal(self, x: Value) -> Value:
+        """1/x for positive x; a zero gives 0, so that a solved system stays solved."""
+
+    @abstractmethod
+    def unit(self, x: Value, bounds: Bounds) -> Value:
+        """A positive number near x^(−1/2), not more accurate than a change of scale needs."""
+
+    @abstractmethod
+    def hold(self, x: Value, lo: float, hi: float) -> Value:
+        """x above hi, 0 below lo: no step is taken on a residual that is not worth one."""
+
+    @abstractmethod
+    def assume(self, x: Value, bounds: Bounds, why: str) -> Value:
+        """x, with bounds that hold by a theorem; a machine of finite range may clamp x to them."""
+
+    @abstractmethod
+    def interval(self, kind: Precondition) -> Interval:
+        """An interval that holds the eigenvalues of P⁻¹A; fixed coefficients are optimal for it."""
+
+    @abstractmethod
+    def target_norm(self) -> Interval:
+        """The range of ‖y‖ that the machine serves."""
+
+    @abstractmethod
+    def dense_system(self) -> Value:
+        """A itself, for solvers whose state is a matrix."""
+
+
+class EagerMachine(Machine):
+    """Runs a recurrence on a batch of prompts: vectors are [batch, k, r], scalars [batch, 1, r]."""
+
+    def __init__(
+        self,
+        prompt: Prompt,
+        kernel: Kernel,
+        ridge: float,
+        max_eigenvalue: float | None = None,
+        interval: Interval | None = None,
+    ) -> None:
+        if not 0 < ridge < float("inf"):
+            raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
+        self.prompt, self.kernel, self.ridge = prompt, kernel, ridge
+        self.max_eigenvalue, self.fixed_interval = max_eigenvalue, interval
+        # The linear kernel never needs the k×k matrix when there are fewer features than supports.
+        self.factored = isinstance(kernel, Linear) and prompt.features < prompt.supports
+        self.gram = None if self.factored else kernel(prompt.phi, prompt.phi)
+        self.cross = kernel(prompt.phi_query, prompt.phi)
+
+    def target(self) -> Tensor:
+        return self.prompt.y
+
+    def zeros(self) -> Tensor:
+        return torch.zeros_like(self.prompt.y)
+
+    def kernel_product(self, v: Tensor) -> Tensor:
+        if self.gram is None:
+            return self.prompt.phi @ (self.prompt.phi.mT @ v)
+        return self.gram @ v
+
+    def predict(self, alpha: Tensor) -> Tensor:
+        """k(x)ᵀα at the queries."""
+        return self.cross @ alpha
+
+    def diagonal(self) -> Tensor:
+        return self.kernel.diagonal(self.prompt.phi)
+
+    def row_sums(self) -> Tensor:
+        sums = 1 + self.kernel_product(torch.ones_like(self.prompt.y[..., :1]))
+        if (sums <= 0).any():
+            raise Refusal(
+                "The row-sum preconditioner needs positive row sums, which the "
+                f"{self.kernel.name} kernel does not give here: use 'jacobi' or 'none'."
+            )
+        return sums
+
+    def dot(self, u: Tensor, v: Tensor) -> Tensor:
+        return (u * v).sum(1, keepdim=True)
+
+    def reciprocal(self, x: Tensor) -> Tensor:
+        return torch.where(x == 0, 0.0, 1 / torch.where(x == 0, 1.0, x))
+
+    def unit(self, x: Tensor, bounds: Bounds) -> Tensor:
+        # A power of two: multiplying by it is exact, so rescaling leaves no trace in the iterates.
+        exponent = -(torch.log2(torch.where(x > 0, x, 1.0)) / 2).round()
+        return torch.exp2(exponent)
+
+    def hold(self, x: Tensor, lo: float, hi: float) -> Tensor:
+        return x
+
+    def assume(self, x: Tensor, bounds: Bounds, why: str) -> Tensor:
+        return x
+
+    def interval(self, kind: Precondition) -> Interval:
+        if self.fixed_interval is not None:
+            return self.fixed_interval
+        if self.max_eigenvalue is not None:
+            return certified_interval(kind, self.ridge, self.max_eigenvalue)
+        inverse = self.inverse_preconditioner(kind) if kind != "none" else None
+        system = self.dense_system()
+        if inverse is not None:  # similar to P⁻¹A, and symmetric
+            system = inverse.sqrt() * system * inverse.sqrt().mT
+        values = torch.linalg.eigvalsh(system)
+        return float(values.min().clamp(min=0)), float(values.max())
+
+    def target_norm(self) -> Interval:
+        return 0.0, float("inf")
+
+    def dense_system(self) -> Tensor:
+        gram = self.kernel(self.prompt.phi, self.prompt.phi) if self.gram is None else self.gram
+        return gram + self.ridge * torch.eye(gram.shape[-1], dtype=gram.dtype)

@@ -1,0 +1,218 @@
+"""One transformer for everything: compiled weights and trained weights are instances of this class.
+
+    x ← embed(tokens);  per block: x ← x + attn(ln1(x)), x ← x + mlp(ln2(x));  unembed(ln_final(x))
+
+A sequence is context tokens, then query tokens. Context tokens read context tokens (all of them
+under the prefix mask, the earlier ones under the causal mask); a query reads the context and
+itself; nobody reads a query. The context's rows are computed from the context alone, so that no
+bit of them can depend on a query.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ridgeformer.transformer.config import TransformerConfig
+from ridgeformer.transformer.edits import Edits, apply_edits, check_sites
+from ridgeformer.types import Refusal
+
+CHUNK = 128
+"""Tokens per chunk of causal linear attention: quadratic inside a chunk, linear across chunks."""
+
+
+class Linear(nn.Module):
+    """x W + b, with W stored as [in, out]."""
+
+    def __init__(self, d_in: int, d_out: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.W = nn.Parameter(torch.zeros(d_in, d_out, dtype=dtype))
+        self.b = nn.Parameter(torch.zeros(d_out, dtype=dtype))
+
+    def forward(self, x: Float[Tensor, "*shape d_in"]) -> Float[Tensor, "*shape d_out"]:
+        return x @ self.W + self.b
+
+
+class Norm(nn.Module):
+    """LayerNorm, or RMSNorm, which leaves the mean where it is and has no shift."""
+
+    def __init__(self, kind: str, d_model: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(d_model, dtype=dtype))
+        self.b = nn.Parameter(torch.zeros(d_model, dtype=dtype)) if kind == "layernorm" else None
+
+    def forward(self, x: Float[Tensor, "*shape d_model"]) -> Float[Tensor, "*shape d_model"]:
+        if self.b is None:
+            return F.rms_norm(x, x.shape[-1:], self.w, eps=1e-5)
+        return F.layer_norm(x, x.shape[-1:], self.w, self.b, eps=1e-5)
+
+
+class Attention(nn.Module):
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        h, d, e, dtype = config.n_heads, config.d_model, config.d_head, config.torch_dtype
+        for name in ("Q", "K", "V"):
+            setattr(self, f"W_{name}", nn.Parameter(torch.zeros(h, d, e, dtype=dtype)))
+            setattr(self, f"b_{name}", nn.Parameter(torch.zeros(h, e, dtype=dtype)))
+        self.W_O = nn.Parameter(torch.zeros(h, e, d, dtype=dtype))
+        self.b_O = nn.Parameter(torch.zeros(d, dtype=dtype))
+
+    def project(self, x: Float[Tensor, "batch n d_model"], name: str) -> Tensor:
+        """[batch, n_heads, n, d_head]"""
+        W, b = getattr(self, f"W_{name}"), getattr(self, f"b_{name}")
+        h, d, e = W.shape
+        flat = x @ W.transpose(0, 1).reshape(d, h * e) + b.reshape(h * e)
+        return flat.view(*x.shape[:2], h, e).transpose(1, 2)
+
+    def mix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
+        """Each head's weighted sum of values, [batch, n, n_heads, d_head]."""
+        q, k, v = (self.project(x, name) for name in "QKV")
+        attend = self.linear if self.config.attention == "linear" else self.softmax
+        return attend(q, k, v, context).transpose(1, 2)
+
+    def output(self, z: Tensor) -> Float[Tensor, "batch n d_model"]:
+        h, e, d = self.W_O.shape
+        return z.reshape(*z.shape[:2], h * e) @ self.W_O.reshape(h * e, d) + self.b_O
+
+    def linear(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
+        """Σ_i s·(q_j·k_i) v_i as q_j·(Σ_i k_i v_iᵀ): no n×n matrix."""
+        q = q * self.config.attn_scale
+        memory = k[:, :, :context].mT @ v[:, :, :context]  # (batch, heads, d_head, d_head)
+        if self.config.mask == "prefix":
+            first = q[:, :, :context] @ memory
+        else:
+            first = causal_linear(*(t[:, :, :context] for t in (q, k, v)))
+        own = (q[:, :, context:] * k[:, :, context:]).sum(-1, keepdim=True) * v[:, :, context:]
+        return torch.cat([first, q[:, :, context:] @ memory + own], dim=2)
+
+    def softmax(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
+        scale, queries = self.config.attn_scale, q.shape[2] - context
+        first = F.scaled_dot_product_attention(
+            *(t[:, :, :context] for t in (q, k, v)),
+            is_causal=self.config.mask == "causal",
+            scale=scale,
+        )
+        visible = torch.ones(queries, context + queries, dtype=torch.bool, device=q.device)
+        visible[:, context:] = torch.eye(queries, dtype=torch.bool, device=q.device)
+        rest = F.scaled_dot_product_attention(
+            q[:, :, context:], k, v, attn_mask=visible, scale=scale
+        )
+        return torch.cat([first, rest], dim=2)
+
+
+def causal_linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Linear attention to the tokens up to one's own, in chunks; each tensor [batch, heads, n, d]."""
+    n = q.shape[2]
+    q, k, v = (F.pad(t, (0, 0, 0, -n % CHUNK)).unflatten(2, (-1, CHUNK)) for t in (q, k, v))
+    within = (q @ k.mT).tril() @ v
+    memory = (k.mT @ v).cumsum(2)
+    before = F.pad(memory[:, :, :-1], (0, 0, 0, 0, 1, 0))
+    return (within + q @ before).flatten(2, 3)[:, :, :n]
+
+
+class MLP(nn.Module):
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.kind = config.mlp
+        d, m, dtype = config.d_model, config.d_mlp, config.torch_dtype
+        self.W_in = nn.Parameter(torch.zeros(d, m, dtype=dtype))
+        self.b_in = nn.Parameter(torch.zeros(m, dtype=dtype))
+        if self.kind == "reglu":
+            self.W_gate = nn.Parameter(torch.zeros(d, m, dtype=dtype))
+            self.b_gate = nn.Parameter(torch.zeros(m, dtype=dtype))
+        self.W_out = nn.Parameter(torch.zeros(m, d, dtype=dtype))
+        self.b_out = nn.Parameter(torch.zeros(d, dtype=dtype))
+
+    def forward(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_model"]:
+        hidden = x @ self.W_in + self.b_in
+        if self.kind == "reglu":
+            hidden = F.relu(x @ self.W_gate + self.b_gate) * hidden
+        else:
+            hidden = F.relu(hidden) if self.kind == "relu" else F.gelu(hidden)
+        return hidden @ self.W_out + self.b_out
+
+
+class Block(nn.Module):
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.attn = Attention(config)
+        self.mlp = MLP(config)
+        if config.norm != "none":
+            self.ln1 = Norm(config.norm, config.d_model, config.torch_dtype)
+            self.ln2 = Norm(config.norm, config.d_model, config.torch_dtype)
+        self.normed = config.norm != "none"
+
+    def forward(
+        self, x: Float[Tensor, "batch n d_model"], context: int, edits: Edits, name: str
+    ) -> Float[Tensor, "batch n d_model"]:
+        z = self.attn.mix(self.ln1(x) if self.normed else x, context)
+        z = apply_edits(edits, f"{name}.attn.z", z)
+        x = x + apply_edits(edits, f"{name}.attn_out", self.attn.output(z))
+        x = apply_edits(edits, f"{name}.resid_mid", x)
+        update = self.mlp(self.ln2(x) if self.normed else x)
+        x = x + apply_edits(edits, f"{name}.mlp_out", update)
+        return apply_edits(edits, f"{name}.resid_post", x)
+
+
+class Transformer(nn.Module):
+    """`init="normal"` draws GPT-2's initial weights; `init="zero"` leaves weights to be filled in."""
+
+    def __init__(self, config: TransformerConfig, init: str = "normal") -> None:
+        super().__init__()
+        self.config = config
+        self.embed = Linear(config.d_in, config.d_model, config.torch_dtype)
+        if config.positional == "learned":
+            self.pos = nn.Parameter(
+                torch.zeros(config.max_tokens, config.d_model, dtype=config.torch_dtype)
+            )
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        if config.norm != "none":
+            self.ln_final = Norm(config.norm, config.d_model, config.torch_dtype)
+        self.unembed = Linear(config.d_model, config.d_out, config.torch_dtype)
+        if init == "normal":
+            self.draw_weights()
+
+    def draw_weights(self) -> None:
+        """Normal weights, those that write to the residual stream shrunk with depth (GPT-2)."""
+        for name, weight in self.named_parameters():
+            if weight.ndim > 1:
+                fan_in = weight.shape[-2] if weight.ndim == 2 else self.config.d_model
+                writes = name.endswith(("W_O", "W_out"))
+                shrink = (2 * max(self.config.n_layers, 1)) ** -0.5 if writes else 1.0
+                nn.init.normal_(weight, std=shrink * fan_in**-0.5)
+
+    def residual_stream(
+        self, tokens: Float[Tensor, "batch n d_in"], context: int, edits: Edits = ()
+    ) -> Float[Tensor, "batch n d_model"]:
+        """The residual stream after the last block; the first `context` tokens are context."""
+        if tokens.ndim != 3 or tokens.shape[-1] != self.config.d_in:
+            raise Refusal(
+                f"The model reads tokens of {self.config.d_in} entries; got {list(tokens.shape)}."
+            )
+        if not 0 < context <= tokens.shape[1]:
+            raise Refusal(f"context must be between 1 and {tokens.shape[1]} tokens; got {context}.")
+        check_sites(edits, self.config.n_layers)
+        x = self.embed(tokens.to(self.config.torch_dtype))
+        if self.config.positional == "learned":
+            if tokens.shape[1] > self.config.max_tokens:
+                raise Refusal(
+                    f"The model has positions for {self.config.max_tokens} tokens; "
+                    f"got {tokens.shape[1]}."
+                )
+            x = x + self.pos[: tokens.shape[1]]
+        x = apply_edits(edits, "embed", x)
+        for layer, block in enumerate(self.blocks):
+            x = block(x, context, edits, f"blocks.{layer}")
+        return x
+
+    def readout(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_out"]:
+        return self.unembed(self.ln_final(x) if self.config.norm != "none" else x)  # type: ignore[no-any-return]
+
+    def forward(
+        self, tokens: Float[Tensor, "batch n d_in"], context: int, edits: Edits = ()
+    ) -> Float[Tensor, "batch q d_out"]:
+        """Predictions at the query tokens."""
+        return self.readout(self.residual_stream(tokens, context, edits)[:, context:])

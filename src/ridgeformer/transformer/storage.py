@@ -1,0 +1,132 @@
+"""Saved models: a directory with config.json and model.safetensors, as docs/format.md describes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+
+from ridgeformer.transformer.config import TransformerConfig
+from ridgeformer.transformer.model import Transformer
+from ridgeformer.types import Refusal
+
+FORMAT = "ridgeformer/1"
+WEIGHTS_HASH, CONFIG_HASH = "weights_sha256", "config_sha256"
+
+
+def check_writable(directory: str | Path, force: bool = False) -> None:
+    """Refuses early, before any work is done for an output that cannot be written."""
+    target = Path(directory)
+    if target.exists():
+        if not target.is_dir():
+            raise Refusal(f"{target} is a file, not a directory: choose another --out.")
+        if any(target.iterdir()):
+            if not force:
+                raise Refusal(f"{target} exists and is not empty: choose another --out, or --force.")
+            if not (target / "config.json").exists():
+                raise Refusal(f"{target} does not hold a saved model, so --force will not replace it.")
+    parent = target.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise Refusal(f"{target} cannot be written: {parent} is not a writable directory.")
+
+
+def save(
+    model: Transformer,
+    directory: str | Path,
+    extra: dict[str, Any] | None = None,
+    force: bool = False,
+) -> None:
+    """Writes the model whole or not at all; `extra` entries go to config.json beside the shape."""
+    target = Path(directory)
+    check_writable(target, force)
+    config = {"format": FORMAT, **model.config.to_dict(), **(extra or {})}
+    try:
+        target.absolute().parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
+        try:
+            weights = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
+            path = partial / "model.safetensors"
+            save_file(weights, path, metadata={CONFIG_HASH: config_hash(config)})
+            config[WEIGHTS_HASH] = file_hash(path)
+            (partial / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+            partial.chmod(0o755)
+            if target.exists():
+                shutil.rmtree(target)
+            partial.rename(target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    except OSError as error:
+        raise Refusal(f"{target} cannot be written: {error.strerror or error}.") from error
+
+
+def file_hash(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def config_hash(config: dict[str, Any]) -> str:
+    """Of everything in config.json but the hash of the weights, which is written later."""
+    rest = {name: value for name, value in config.items() if name != WEIGHTS_HASH}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def check_unaltered(path: Path, config: dict[str, Any]) -> None:
+    """Each file carries the other's hash; a model written by hand may leave them out."""
+    if config.get(WEIGHTS_HASH, (seen := file_hash(path))) != seen:
+        raise Refusal(f"{path} is damaged or was altered: its hash is not the one in config.json.")
+    with safe_open(path, framework="pt") as file:
+        expected = (file.metadata() or {}).get(CONFIG_HASH)
+    if expected is not None and expected != config_hash(config):
+        raise Refusal(f"{path.parent / 'config.json'} was altered after the model was saved.")
+
+
+def read_config(directory: str | Path) -> dict[str, Any]:
+    path = Path(directory) / "config.json"
+    try:
+        config = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise Refusal(f"{directory} holds no saved model: there is no {path.name} in it.") from error
+    except (OSError, ValueError) as error:
+        raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        found = config.get("format") if isinstance(config, dict) else None
+        raise Refusal(f"{path} does not say format {FORMAT!r} (it says {found!r}): not our model.")
+    return config
+
+
+def load(directory: str | Path) -> tuple[Transformer, dict[str, Any]]:
+    """The model and its whole config.json; a truncated or altered file is refused."""
+    config = read_config(directory)
+    path = Path(directory) / "model.safetensors"
+    model = Transformer(TransformerConfig.from_dict(config), init="zero")
+    try:
+        check_unaltered(path, config)
+        weights = load_file(path)
+    except FileNotFoundError as error:
+        raise Refusal(f"{directory} is incomplete: there is no {path.name} in it.") from error
+    except (SafetensorError, OSError) as error:
+        raise Refusal(f"{path} is damaged: {error}. Compile or copy the model again.") from error
+    expected = model.state_dict()
+    if set(weights) != set(expected):
+        odd = sorted(set(weights) ^ set(expected))[0]
+        raise Refusal(f"{path} does not fit its config.json: tensor {odd} is missing or unexpected.")
+    for name, tensor in weights.items():
+        if tensor.shape != expected[name].shape or tensor.dtype != expected[name].dtype:
+            raise Refusal(
+                f"{path} does not fit its config.json: {name} is {list(tensor.shape)} {tensor.dtype}, "
+                f"expected {list(expected[name].shape)} {expected[name].dtype}."
+            )
+        if not torch.isfinite(tensor).all():
+            raise Refusal(f"{path} is damaged: {name} has NaN or infinite entries.")
+    model.load_state_dict(weights, assign=True)
+    return model, config

@@ -1,0 +1,49 @@
+"""Shared vocabulary: dimension names, the `Trajectory`, and the one error that users meet.
+
+Dimension glossary, used in every shape annotation:
+
+    batch  prompts            k  supports of a prompt      q  queries of a prompt
+    p      features           r  outputs                   n  tokens (k + 1 aggregator + q)
+    steps  iterates, including the zeroth
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Refusal(ValueError):
+    """A request that cannot be met, said in one sentence: the cause, the value seen, and the remedy."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Predictions after each step of a solver, or after each layer of a model.
+
+    Solvers, programs and transformers all yield this, so that every comparison is one function.
+    `states` holds what was asked for besides (for example `alpha`), one entry per step.
+    """
+
+    predictions: Float[Tensor, "steps batch q r"]
+    label: str = ""
+    states: Mapping[str, Float[Tensor, "steps batch k r"]] = field(default_factory=dict)
+
+    @property
+    def final(self) -> Float[Tensor, "batch q r"]:
+        return self.predictions[-1]
+
+    @property
+    def steps(self) -> int:
+        """Number of steps taken; the trajectory has one more entry, the start."""
+        return self.predictions.shape[0] - 1
+
+    def distance(
+        self, other: Trajectory | Float[Tensor, "batch q r"]
+    ) -> Float[Tensor, "steps batch"]:
+        """Largest absolute difference over queries and outputs, per step and prompt."""
+        target = other.predictions if isinstance(other, Trajectory) else other
+        return (self.predictions - target).abs().amax(dim=(-2, -1))
