@@ -62,6 +62,9 @@ class FeatureLowering(Lowering):
         time = self.s.attention_time(
             [vector.linear, *(f for _, (a, b), v in terms for f in (a, b, v))]
         )
+        if len(terms) == 1 and not vector.linear:
+            # A mere change of unit waits a layer, until the old direction's p channels are free.
+            time += 2
         out = self.s.new(name, "aggregator", width, time)
         if vector.linear:
             self.s.copies.append((out, vector.linear))

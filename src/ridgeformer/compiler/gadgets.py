@@ -79,10 +79,16 @@ def update(
     s.write(LinearWrite(time, form, out, tokens, label))
 
 
-def product(s: Schedule, factors: Sequence[Form], name: str, width: int) -> Cell:
-    """A product of up to three scalars: the aggregator attends to itself."""
-    padded = [*factors, *[s.constant()] * (3 - len(factors))]
-    time = s.attention_time(padded)
+def product(
+    s: Schedule, factors: Sequence[Form], name: str, width: int, not_before: int = 0
+) -> Cell:
+    """A product of up to three scalars: the aggregator attends to itself.
+
+    The query slot must be a channel that no vector shares, so constants and late factors, which are
+    short-lived, go there.
+    """
+    padded = [*[s.constant()] * (3 - len(factors)), *reversed(factors)]
+    time = max(not_before, s.attention_time(padded))
     out = s.new(name, "aggregator", width, time)
     for o in range(width):
         q, k, v = (spread(f, o) for f in padded)
@@ -148,7 +154,7 @@ def hold(s: Schedule, x: Cell, lo: float, hi: float, name: str) -> Cell:
 
 
 def residual_of_inverse(s: Schedule, x: Cell, z: Cell, a: float) -> tuple[Cell, Cell]:
-    """e = 1 − x·z and z·(1 + a·e), in one head: q = (1, x), k = (1, −z), v = (1, a·z)."""
+    """e = 1 − x·z and z + a·e·z, in one head: q = (1, z), k = (1, −x), v = (1, a·z)."""
     time = s.attention_time([whole(x), whole(z)])
     e = s.new("e", "aggregator", x.width, time)
     better = s.new("z", "aggregator", x.width, time)
@@ -162,28 +168,32 @@ def residual_of_inverse(s: Schedule, x: Cell, z: Cell, a: float) -> tuple[Cell, 
             "1 − x·z",
             "aggregator",
             "aggregator",
-            [s.constant(), xo],
-            [s.constant(), scaled(zo, -1.0)],
+            [s.constant(), zo],
+            [s.constant(), scaled(xo, -1.0)],
             outputs,
         )
     return e, better
 
 
-def times_quadratic(s: Schedule, v: Form, e: Cell, b: float, c: float, name: str) -> Cell:
-    """v·(1 + b·e + c·e²) for a scalar v, in one head: q = (1, e), k = (1, b + c·e)."""
+def times_quadratic(
+    s: Schedule, v: Form, e: Cell, b: float, c: float, name: str, in_place: bool = False
+) -> Cell:
+    """v·(1 + b·e + c·e²) for a scalar v, in one head: q = (1, e), k = (1, b + c·e).
+
+    In place, v is there already, and only its correction is added.
+    """
     time = s.attention_time([v, whole(e)])
     out = s.new(name, "aggregator", e.width, time)
+    if in_place:
+        s.copies.append((out, v))
+        s.read(time, [v])
     for o in range(e.width):
         eo = piece(whole(e), o, 1)
-        s.head(
-            time,
-            name,
-            "aggregator",
-            "aggregator",
-            [s.constant(), eo],
-            [s.constant(), s.constant(b) + scaled(eo, c)],
-            [Output(spread(v, o), out, o)],
-        )
+        q, k = [eo], [s.constant(b) + scaled(eo, c)]
+        if not in_place:
+            q, k = [s.constant(), *q], [s.constant(), *k]
+        written = [Output(spread(v, o), out, o)]
+        s.head(time, name, "aggregator", "aggregator", q, k, written)
     return out
 
 
@@ -197,7 +207,8 @@ class Inverse:
     def __init__(self, s: Schedule, guess: Cell, x: Cell, correction: Reciprocal) -> None:
         self.s, self.correction = s, correction
         self.e, z = residual_of_inverse(s, x, guess, correction.a)
-        self.w = times_quadratic(s, whole(z), self.e, correction.d, correction.f, "W")
+        d, f = correction.d, correction.f
+        self.w = times_quadratic(s, whole(z), self.e, d, f, "W", in_place=True)
         self.absorbed: dict[Cell | None, Cell] = {}
         self.whole: Cell | None = None
 
@@ -209,8 +220,8 @@ class Inverse:
         return self.absorbed[factor]
 
     def value(self) -> Cell:
-        """1/x itself, a layer later."""
+        """1/x itself, a layer later: W·(1 + b·e + c·e²)."""
         if self.whole is None:
-            factors = [whole(self.u()), whole(self.w)]
-            self.whole = product(self.s, factors, "1/x", self.e.width)
+            b, c = self.correction.b, self.correction.c
+            self.whole = times_quadratic(self.s, whole(self.w), self.e, b, c, "1/x", in_place=True)
         return self.whole

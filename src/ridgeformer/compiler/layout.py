@@ -8,7 +8,8 @@ the other tokens, so one of each may share a channel, as long as no head picks u
 
 from __future__ import annotations
 
-from collections import defaultdict
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -22,6 +23,8 @@ from ridgeformer.compiler.schedule import (
     LinearWrite,
     Output,
     Part,
+    Place,
+    ProductWrite,
     Schedule,
     whole,
 )
@@ -98,39 +101,55 @@ class Lodger:
     """A chain of cells that follow each other in the same channels."""
 
     cells: list[Cell]
-    readers: list[tuple[Head, str]] = field(default_factory=list)
+    readers: list[tuple[int, Head | ProductWrite, str]] = field(default_factory=list)
+    """When it is read, by what, and in which slot."""
 
-    @property
-    def place(self) -> str:
-        return self.cells[0].place
+    def __post_init__(self) -> None:
+        self.place, self.start = self.cells[0].place, self.cells[0].written
+        self.stop = inf
 
-    @property
-    def start(self) -> int:
-        return self.cells[0].written
+    def close(self) -> None:
+        self.stop = self.cells[-1].erased
+        self.readers.sort(key=lambda reader: reader[0])
 
-    @property
-    def stop(self) -> float:
-        return self.cells[-1].erased
+
+class Column:
+    """Who lives in one channel, and when; lodgers of the same place never overlap."""
+
+    def __init__(self) -> None:
+        self.lodgers: dict[Place, list[Lodger]] = {"data": [], "aggregator": []}
+
+    def overlapping(self, place: Place, start: float, stop: float) -> list[Lodger]:
+        line = self.lodgers[place]
+        first = max(0, bisect_left(line, start, key=lambda lodger: lodger.start) - 1)
+        found = []
+        for lodger in line[first:]:
+            if lodger.start > stop:
+                break
+            if lodger.stop >= start:
+                found.append(lodger)
+        return found
+
+    def admit(self, lodger: Lodger) -> None:
+        insort(self.lodgers[lodger.place], lodger, key=lambda other: other.start)
 
 
 class Layout:
-    """Assigns columns to cells: [φ | flags | everything else], the fewest that a greedy walk finds."""
+    """Assigns columns to cells: [φ | flags | y | everything else], as few as a greedy walk finds."""
 
     def __init__(self, s: Schedule, phi: Cell, y: Cell) -> None:
-        self.columns: list[list[Lodger]] = []
+        self.columns: list[Column] = []
         self.home: dict[Cell, Lodger] = {}
-        self.claimed: dict[Head, tuple[set[Lodger], set[Lodger]]] = {}
         lodgers = self.chains(s)
-        for head in s.heads:
-            for slot, forms in (("q", head.q), ("k", head.k), ("v", [o.v for o in head.outputs])):
-                for lodger in {self.home[p.cell] for f in forms for p in f if p.cell in self.home}:
-                    lodger.readers.append((head, slot))
-        self.place_fixed(self.home[phi], phi.width)
+        self.note_readers(s)
+        for lodger in lodgers:
+            lodger.close()
+        self.settle_at_the_end(self.home[phi])
         for flag in (s.support, s.one, s.query):
-            flag.columns = [len(self.columns)]
-            self.columns.append([Lodger([Cell("flag", "data", 1, START, keep=True)]), Lodger([Cell("flag", "aggregator", 1, START, keep=True)])])
-        self.place_fixed(self.home[y], y.width)
-        for lodger in sorted(lodgers, key=lambda l: l.start):
+            self.settle_flag(flag)
+        self.settle_at_the_end(self.home[y])
+        # Vectors first: they decide which channels scalars may share.
+        for lodger in sorted(lodgers, key=lambda l: (l.place != "data", l.start)):
             if not lodger.cells[0].columns:
                 self.settle(lodger)
 
@@ -149,60 +168,87 @@ class Layout:
                 self.home[cell].cells.append(cell)
         return lodgers
 
-    def place_fixed(self, lodger: Lodger, width: int) -> None:
-        first = len(self.columns)
-        self.columns.extend([lodger] for _ in range(width))
-        for cell in lodger.cells:
-            cell.columns = list(range(first, first + width))
+    def note_readers(self, s: Schedule) -> None:
+        for head in s.heads:
+            for slot, forms in (("q", head.q), ("k", head.k), ("v", [o.v for o in head.outputs])):
+                for lodger in self.lodgers_in(forms):
+                    lodger.readers.append((head.time, head, slot))
+        for write in s.writes:
+            if isinstance(write, ProductWrite):
+                for lodger in self.lodgers_in([write.gate, write.value]):
+                    lodger.readers.append((write.time, write, "q"))
+
+    def lodgers_in(self, forms: Iterable[Form]) -> set[Lodger]:
+        return {self.home[p.cell] for form in forms for p in form if p.cell in self.home}
+
+    def settle_flag(self, flag: Cell) -> None:
+        """A flag is read at every token, so its channel is nobody else's."""
+        flag.columns = [len(self.columns)]
+        column = Column()
+        for place in ("data", "aggregator"):
+            column.admit(Lodger([Cell(flag.name, place, 1, START)]))
+        self.columns.append(column)
+
+    def settle_at_the_end(self, lodger: Lodger) -> None:
+        width = lodger.cells[0].width
+        self.move_in(lodger, list(range(self.width, self.width + width)))
 
     def settle(self, lodger: Lodger) -> None:
         chosen: list[int] = []
-        for _ in range(lodger.cells[0].width):
-            for column, others in enumerate(self.columns):
-                if column not in chosen and all(self.compatible(lodger, o) for o in others):
-                    break
-            else:
-                column = len(self.columns)
-                self.columns.append([])
-            self.columns[column].append(lodger)
-            chosen.append(column)
+        for index, column in enumerate(self.columns):
+            if len(chosen) == lodger.cells[0].width:
+                break
+            if self.admissible(lodger, column):
+                chosen.append(index)
+        missing = lodger.cells[0].width - len(chosen)
+        self.move_in(lodger, chosen + list(range(self.width, self.width + missing)))
+
+    def move_in(self, lodger: Lodger, columns: list[int]) -> None:
+        for index in columns:
+            if index == len(self.columns):
+                self.columns.append(Column())
+            self.columns[index].admit(lodger)
         for cell in lodger.cells:
-            cell.columns = chosen
+            cell.columns = columns
 
-    def compatible(self, new: Lodger, old: Lodger) -> bool:
-        start, stop = max(new.start, old.start), min(new.stop, old.stop)
-        if start > stop:
-            return True
-        if new.place == old.place:
+    def admissible(self, new: Lodger, column: Column) -> bool:
+        if column.overlapping(new.place, new.start, new.stop):
             return False
-        return not (self.leaks(new, old, start, stop) or self.leaks(old, new, start, stop))
+        other: Place = "aggregator" if new.place == "data" else "data"
+        for old in column.overlapping(other, new.start, new.stop):
+            if self.leaks(new, old) or self.leaks(old, new):
+                return False
+        return True
 
-    def leaks(self, read: Lodger, intruder: Lodger, start: float, stop: float) -> bool:
-        """Would a head that reads `read` pick up `intruder`, which shares its channel elsewhere?
+    def leaks(self, read: Lodger, intruder: Lodger) -> bool:
+        """Would someone who reads `read` pick up `intruder`, which shares its channel elsewhere?
 
-        A query slot is read where the head writes, so an intruder there writes rubbish. Keys and
-        values are read at every visible token; their product is rubbish only if both are intruded,
-        which is avoided by never letting both slots of one head be shared.
+        A query slot is read where the head writes, so an intruder there writes rubbish, and so does
+        a product in the MLP. Keys and values are read at every visible token; their product is
+        rubbish only where both are intruded, which is avoided by never sharing both.
         """
-        for head, slot in read.readers:
-            if not start < head.time <= stop:
-                continue
+        start, stop = max(read.start, intruder.start), min(read.stop, intruder.stop)
+        first = bisect_right(read.readers, start, key=lambda reader: reader[0])
+        for time, reader, slot in read.readers[first:]:
+            if time > stop:
+                break
+            if isinstance(reader, ProductWrite):
+                return True
             if slot == "q":
-                if head.to != intruder.place:
+                if reader.to != intruder.place:
                     return True
-            elif head.source != intruder.place:
-                other = [o.v for o in head.outputs] if slot == "k" else head.k
-                if any(self.intruded(p.cell, head.time) or self.home.get(p.cell) is read for f in other for p in f):
-                    return True
+            elif reader.source != intruder.place:
+                others = [o.v for o in reader.outputs] if slot == "k" else reader.k
+                for lodger in self.lodgers_in(others):
+                    if lodger is read or self.intruded(lodger, time):
+                        return True
         return False
 
-    def intruded(self, cell: Cell, time: int) -> bool:
-        """Does anyone of the other place share the cell's channels at this time?"""
-        lodger = self.home.get(cell)
-        if lodger is None:
-            return False
+    def intruded(self, lodger: Lodger, time: int) -> bool:
+        """Does anyone of the other place share the lodger's channels at this time?"""
+        other: Place = "aggregator" if lodger.place == "data" else "data"
         return any(
-            other.place != lodger.place and other.start < time <= other.stop
-            for column in cell.columns
-            for other in self.columns[column]
+            found.start < time
+            for column in lodger.cells[0].columns
+            for found in self.columns[column].overlapping(other, time, time)
         )

@@ -174,6 +174,8 @@ class Lowering(ABC):
             case Combine():
                 return self.combine(op)
             case Multiply(a=a, b=b):
+                if isinstance(self.values[a], Token):
+                    self.form(b)  # the MLP multiplies what is stored
                 return self.multiply(self.values[a], self.values[b])
             case Clamp(x=x, lo=lo, hi=hi):
                 value = self.values[x]
@@ -213,11 +215,9 @@ class Lowering(ABC):
         if isinstance(a, tuple) and not b.gated:
             products = tuple((c, a + factors, form) for c, factors, form in b.scaled)
             return Vector((), products + (((1.0, a, b.linear),) if b.linear else ()))
-        if b.gated or b.scaled:
-            b = Vector(whole(self.store(b, "t")))
         if isinstance(a, tuple):
-            return Vector((), ((1.0, a, b.linear),))
-        assert isinstance(a, Token) and a.constant == 0.0
+            return Vector((), ((1.0, a, whole(self.store(b, "t"))),))
+        assert isinstance(a, Token) and a.constant == 0.0 and not b.scaled
         return Vector((), (), ((1.0, a.cell, b.linear),))
 
     def invert(self, x: Channel, lo: float, hi: float) -> Scalar | Token:
@@ -279,7 +279,10 @@ class Lowering(ABC):
         cells = sorted(map(stored, ordered), key=lambda c: c.written)
         while len(cells) > 1:  # as in Huffman's code: a short product first, so that the rest is full
             count = min(3, len(cells)) if len(cells) % 2 else 2
-            first = gadgets.product(self.s, [whole(c) for c in cells[:count]], name, self.outputs)
+            # A product of two frees one cell at most, so it waits for the layer before it is needed.
+            wait = self.s.attention_time([whole(cells[-1])]) - 2 if count < len(cells) == 4 else 0
+            forms = [whole(c) for c in cells[:count]]
+            first = gadgets.product(self.s, forms, name, self.outputs, not_before=wait)
             cells = sorted([first, *cells[count:]], key=lambda c: c.written)
         return cells[0]
 

@@ -18,8 +18,8 @@ import torch
 from numpy.polynomial import Polynomial
 from torch import Tensor
 
-UNIT_RATIO = 3.0
-"""Knot ratio for x^(−1/2): the interpolant is within 6 % of it."""
+UNIT_RATIO = 4.5
+"""Knot ratio for x^(−1/2): the interpolant is within 12 % of it."""
 
 FINE_RATIO, COARSE_RATIO, FINE_KNOTS = 1.15, 1.25, 64
 """Knot ratios for the first guess of 1/x, 0.2 % and 0.6 % off, which the correction takes to 1 and
