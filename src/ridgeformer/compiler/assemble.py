@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 import torch
 
+from ridgeformer.compiler.lower import Lowering
 from ridgeformer.compiler.schedule import (
     Cell,
     Form,
@@ -191,24 +192,15 @@ def distinct_values(group: list[Head]) -> list[tuple[Form, list[Output]]]:
 
 
 def build(
-    s: Schedule,
-    phi: Cell,
-    y: Cell,
-    prediction: Cell,
-    width: int,
-    *,
-    mlp: str,
-    mask: str,
-    dtype: str,
-    gate: float,
+    assembler: Assembler, lowering: Lowering, *, mask: str, mlp: str, dtype: str
 ) -> Transformer:
-    assembler = Assembler(s, width, mlp == "reglu", gate)
-    p, r = phi.width, y.width
+    s, phi, y = lowering.s, lowering.phi, lowering.y
+    prediction = next(site.cell for site in reversed(lowering.sites) if site.name == "prediction")
     config = TransformerConfig.from_dict(
         {
-            "d_in": p + r + 3,
-            "d_out": r,
-            "d_model": width,
+            "d_in": phi.width + y.width + 3,
+            "d_out": y.width,
+            "d_model": assembler.width,
             "n_layers": assembler.n_layers,
             "n_heads": assembler.n_heads,
             "d_head": assembler.d_head,
@@ -224,6 +216,6 @@ def build(
     model = Transformer(config, init="zero").requires_grad_(False)
     inputs = [*phi.columns, *y.columns, *(f.columns[0] for f in (s.support, s.one, s.query))]
     model.embed.W[torch.arange(len(inputs)), torch.tensor(inputs)] = 1.0
-    model.unembed.W[torch.tensor(prediction.columns), torch.arange(r)] = 1.0
+    model.unembed.W[torch.tensor(prediction.columns), torch.arange(y.width)] = 1.0
     assembler.fill(model)
     return model

@@ -89,6 +89,7 @@ def product(
     """
     padded = [*[s.constant()] * (3 - len(factors)), *reversed(factors)]
     time = max(not_before, s.attention_time(padded))
+    name = name if name != "t" else "·".join(form[0].cell.name for form in factors)
     out = s.new(name, "aggregator", width, time)
     for o in range(width):
         q, k, v = (spread(f, o) for f in padded)

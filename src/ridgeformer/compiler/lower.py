@@ -181,7 +181,7 @@ class Lowering(ABC):
                 value = self.values[x]
                 if isinstance(value, Token):
                     return value  # inside its bounds by the domain
-                clamped = gadgets.clamp(self.s, self.scalar(x), lo, hi, x.name)
+                clamped = gadgets.clamp(self.s, self.scalar(x), lo, hi, self.scalar(x).name)
                 self.unclamped[clamped] = self.scalar(x)
                 return (clamped,)
             case Invert(x=x, lo=lo, hi=hi):

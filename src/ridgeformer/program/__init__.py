@@ -2,6 +2,16 @@
 
 from ridgeformer.program.interpret import interpret
 from ridgeformer.program.ops import Channel, Program
+from ridgeformer.program.ranges import largest, ranges
 from ridgeformer.program.trace import TARGET_NORM, TracingMachine, trace
 
-__all__ = ["TARGET_NORM", "Channel", "Program", "TracingMachine", "interpret", "trace"]
+__all__ = [
+    "TARGET_NORM",
+    "Channel",
+    "Program",
+    "TracingMachine",
+    "interpret",
+    "largest",
+    "ranges",
+    "trace",
+]

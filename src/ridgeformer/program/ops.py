@@ -10,7 +10,7 @@ A `Channel` is a value of the recurrence. Its kind says where it lives:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 Kind = Literal["vector", "scalar", "token"]
@@ -148,6 +148,9 @@ class Program:
     states: tuple[Mapping[str, Channel | None], ...]
     ridge: float
     max_eigenvalue: float
+    target_norm: tuple[float, float]
+    norms: Mapping[Channel, float]
+    """Bounds on vectors' Euclidean norms, which solvers state where they hold by a theorem."""
 
     @property
     def steps(self) -> int:
@@ -165,9 +168,7 @@ class Program:
             {name: c for name, c in state.items() if c is None or c in needed}
             for state in self.states
         )
-        return Program(
-            self.solver, tuple(reversed(kept)), states, self.ridge, self.max_eigenvalue
-        )
+        return replace(self, ops=tuple(reversed(kept)), states=states)
 
     def __str__(self) -> str:
         return "\n".join(f"{op.out} = {describe(op)}" for op in self.ops)

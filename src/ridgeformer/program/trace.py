@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from ridgeformer.program.ops import (
     Channel,
@@ -84,7 +86,7 @@ class TracingMachine(Machine):
         ridge: float,
         max_eigenvalue: float,
         dtype: str = "float64",
-        fixed_interval: Interval | None = None,
+        space: Literal["dual", "feature"] = "dual",
     ) -> None:
         if not 0 < ridge < float("inf"):
             raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
@@ -93,7 +95,8 @@ class TracingMachine(Machine):
                 f"The bound on λ_max(K) must be positive and finite, got {max_eigenvalue}."
             )
         self.ridge, self.max_eigenvalue, self.dtype = ridge, max_eigenvalue, dtype
-        self.fixed_interval = fixed_interval
+        self.space = space
+        self.norms: dict[Channel, float] = {}
         self.ops: list[Op] = []
         self.cache: dict[tuple[object, ...], Channel] = {}
         self.clamped: dict[Channel, tuple[float, float]] = {}
@@ -164,13 +167,20 @@ class TracingMachine(Machine):
         self.clamped[clamped.channel()] = (lo, hi)
         return clamped
 
+    def bound(self, v: Traced, norm: Callable[[], float], why: str) -> Traced:
+        if v.terms:
+            self.norms[v.channel()] = norm()
+        return v
+
     def interval(self, kind: Precondition) -> Interval:
-        if self.fixed_interval is not None and kind != "none":
-            return self.fixed_interval
         return certified_interval(kind, self.ridge, self.max_eigenvalue)
 
     def target_norm(self) -> Interval:
-        return TARGET_NORM[self.dtype]
+        least, most = TARGET_NORM[self.dtype]
+        if self.space == "dual":
+            return least, most
+        top = self.max_eigenvalue**0.5  # the right-hand side is Φᵀy, often much shorter than y
+        return 1e-6 * top * least, top * most
 
     def dense_system(self) -> Traced:
         raise Refusal(
@@ -180,12 +190,21 @@ class TracingMachine(Machine):
 
 
 def trace(
-    solver: Solver, *, steps: int, ridge: float, max_eigenvalue: float, dtype: str = "float64"
+    solver: Solver,
+    *,
+    steps: int,
+    ridge: float,
+    max_eigenvalue: float,
+    dtype: str = "float64",
+    space: Literal["dual", "feature"] = "dual",
 ) -> Program:
-    """The program of `steps` steps of the solver, for every K with λ_max(K) ≤ max_eigenvalue."""
+    """The program of `steps` steps of the solver, for every K with λ_max(K) ≤ max_eigenvalue.
+
+    In the dual space the system is (K + λI)α = y; in feature space (ΦᵀΦ + λI)w = Φᵀy.
+    """
     if steps < 1:
         raise Refusal(f"A program needs at least one step, got {steps}.")
-    machine = TracingMachine(ridge, max_eigenvalue, dtype)
+    machine = TracingMachine(ridge, max_eigenvalue, dtype, space)
     states: list[dict[str, Channel | None]] = []
 
     def keep(state: object) -> dict[str, Channel | None]:
@@ -206,4 +225,12 @@ def trace(
             states.append(keep(state))
     except Refusal as refusal:
         raise Refusal(f"{solver.name} cannot be compiled: {refusal}") from refusal
-    return Program(solver.name, tuple(machine.ops), tuple(states), ridge, max_eigenvalue).pruned()
+    return Program(
+        solver.name,
+        tuple(machine.ops),
+        tuple(states),
+        ridge,
+        max_eigenvalue,
+        machine.target_norm(),
+        machine.norms,
+    ).pruned()

@@ -41,5 +41,9 @@ class Chebyshev(Solver):
         else:
             omega = 1 / (1 - s.omega * rho**2 / 4)
         step = (1 / centre) * preconditioned(m.target() - m.matvec(s.alpha), s.inverse)
-        alpha = s.previous + omega * (s.alpha - s.previous + step)
+        alpha = m.bound(
+            s.previous + omega * (s.alpha - s.previous + step),
+            lambda: 2 * m.solution_norm(self.precondition),
+            "the residual polynomial stays within 1 on the interval",
+        )
         return ChebyshevState(alpha, s.alpha, s.inverse, omega)

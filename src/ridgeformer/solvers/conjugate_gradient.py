@@ -10,6 +10,7 @@ without a special case. In the eager machine s is a power of two, so rescaling i
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
@@ -62,8 +63,16 @@ class ConjugateGradient(Solver):
             "pᵀAp lies between the extreme eigenvalues of P⁻¹A times ρ",
         )
         gamma = s.rho * m.reciprocal(curvature)
-        alpha = s.alpha + gamma * s.scale * s.p
-        r = s.r - gamma * Ap
+        alpha = m.bound(
+            s.alpha + gamma * s.scale * s.p,
+            lambda: m.solution_norm(self.precondition),
+            "the norm of CG's iterates rises to ‖α*‖ (Steihaug 1983)",
+        )
+        r = m.bound(
+            s.r - gamma * Ap,
+            lambda: self.norm_bound(m, s.inverse is not None, 1),
+            "‖r‖² grows at most by κ in a step",
+        )
         z = preconditioned(r, s.inverse)
         rho = m.dot(r, z)
         beta = rho * s.inverse_rho
@@ -73,11 +82,17 @@ class ConjugateGradient(Solver):
             lo, hi = m.interval(self.precondition)
             return 0.0, ROOM * hi / lo
 
-        return self.rescaled(m, alpha, r, z, rho, s.scale, beta * s.p, s.inverse, bounds)
+        return self.rescaled(m, alpha, r, z, rho, s.scale, beta * s.p, s.inverse, bounds, t)
 
     def curvature_bounds(self, m: Machine) -> tuple[float, float]:
         lo, hi = m.interval(self.precondition)
         return 0.5 * lo, 4 * hi  # ρ̂ is within 1/2 and 2, and round-off gets some room above
+
+    def norm_bound(self, m: Machine, preconditioned: bool, growth: int) -> float:
+        """√(ROOM·growth·κ): ρ̂ is at most ROOM, and a squared norm in the metric of P⁻¹."""
+        (lo, hi), (first, last) = m.interval("none"), m.interval(self.precondition)
+        metric = max(hi, 1 / lo, 1.0) if preconditioned else 1.0
+        return sqrt(ROOM * metric * max(1.0, growth * last / first))
 
     def rescaled(
         self,
@@ -90,18 +105,27 @@ class ConjugateGradient(Solver):
         conjugate: Value | None,
         inverse: Value | None,
         bounds: Bounds,
+        t: int = 0,
     ) -> CGState:
         """The new direction P⁻¹r + βp, and the whole state in a unit where ρ̂ is near 1."""
         c = m.unit(rho, bounds)
-        rho_hat = c * c * rho
+        rho_hat = m.bound(c * c * rho, lambda: ROOM, "c is near ρ^(−1/2)")
         clamped = m.assume(rho_hat, lambda: (1 / ROOM, ROOM), "c is near ρ^(−1/2)")
         inverse_rho = m.reciprocal(clamped)
         return CGState(
             alpha=alpha,
-            r=c * r,
-            p=c * z if conjugate is None else c * z + c * conjugate,
+            r=m.bound(c * r, lambda: self.norm_bound(m, inverse is not None, 0), "‖r̂‖² = ρ̂"),
+            p=m.bound(
+                c * z if conjugate is None else c * z + c * conjugate,
+                lambda: self.norm_bound(m, inverse is not None, t + 1),
+                "‖p‖² = ρ_t² Σ_j 1/ρ_j, and ρ_t ≤ κ ρ_j",
+            ),
             rho=m.hold(rho_hat, 1 / ROOM, 2 / ROOM),
             inverse_rho=inverse_rho,
-            scale=scale * c * rho * inverse_rho,  # scale / c, without a second division
+            scale=m.bound(
+                scale * c * rho * inverse_rho,  # scale / c, without a second division
+                lambda: self.norm_bound(m, inverse is not None, 1) * m.target_norm()[1],
+                "s is ‖r‖ up to a factor ROOM, and ‖r‖² never exceeds κ‖y‖²",
+            ),
             inverse=inverse,
         )

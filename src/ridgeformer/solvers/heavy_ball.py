@@ -29,5 +29,9 @@ class HeavyBall(Solver):
         eta = 4 / (sqrt(hi) + sqrt(lo)) ** 2
         beta = ((sqrt(hi) - sqrt(lo)) / (sqrt(hi) + sqrt(lo))) ** 2
         residual = m.target() - m.matvec(s.alpha)
-        alpha = s.alpha + eta * residual + beta * (s.alpha - s.previous)
+        alpha = m.bound(
+            s.alpha + eta * residual + beta * (s.alpha - s.previous),
+            lambda: (2 + 2 * t) * m.solution_norm("none"),
+            "a mode's error is at most (1 + 2t)·√β^t of its start",
+        )
         return HeavyBallState(alpha, s.alpha)

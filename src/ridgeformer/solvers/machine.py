@@ -105,6 +105,15 @@ class Machine(ABC):
         """x, with bounds that hold by a theorem; a machine of finite range may clamp x to them."""
 
     @abstractmethod
+    def bound(self, v: Value, norm: Callable[[], float], why: str) -> Value:
+        """v, with a bound on its Euclidean norm, or on a scalar's size, that holds by a theorem."""
+
+    def solution_norm(self, kind: Precondition) -> float:
+        """A bound on ‖α*‖ in the norm in which a P-preconditioned iteration contracts."""
+        (_, most), (lo, hi) = self.target_norm(), self.interval("none")
+        return most / lo * (1.0 if kind == "none" else (hi / lo) ** 0.5)
+
+    @abstractmethod
     def interval(self, kind: Precondition) -> Interval:
         """An interval that holds the eigenvalues of P⁻¹A; fixed coefficients are optimal for it."""
 
@@ -180,6 +189,9 @@ class EagerMachine(Machine):
 
     def assume(self, x: Tensor, bounds: Bounds, why: str) -> Tensor:
         return x
+
+    def bound(self, v: Tensor, norm: Callable[[], float], why: str) -> Tensor:
+        return v
 
     def interval(self, kind: Precondition) -> Interval:
         if self.fixed_interval is not None:

@@ -30,7 +30,12 @@ class Richardson(Solver):
         lo, hi = m.interval(self.precondition)
         eta = 2 / (lo + hi)  # the best constant for spectra in [lo, hi]
         residual = m.target() - m.matvec(s.alpha)
-        return s._replace(alpha=s.alpha + eta * preconditioned(residual, s.inverse))
+        alpha = m.bound(
+            s.alpha + eta * preconditioned(residual, s.inverse),
+            lambda: 2 * m.solution_norm(self.precondition),
+            "the error never exceeds its start, ‖α*‖",
+        )
+        return s._replace(alpha=alpha)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,42 @@
+"""A transformer with its certificate and its sites: what the compiler makes and the disk holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.compiler.certificate import Certificate
+from ridgeformer.tasks import Prompt
+from ridgeformer.transformer import Transformer, load, save
+from ridgeformer.types import Refusal
+
+
+@dataclass(frozen=True)
+class CompiledModel:
+    transformer: Transformer
+    certificate: Certificate
+    sites: dict[str, Any]
+    """Where each iterate and state is read, and what each layer does; see docs/format.md."""
+
+    def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        """The transformer's predictions; a prompt outside the certified domain is refused."""
+        self.certificate.check(prompt)
+        with torch.inference_mode():
+            return self.transformer(prompt.tokens(), prompt.supports + 1)  # type: ignore[no-any-return]
+
+    def save(self, directory: str | Path, force: bool = False) -> None:
+        extra = {"certificate": self.certificate.to_dict(), "sites": self.sites}
+        save(self.transformer, directory, extra, force)
+
+    @staticmethod
+    def load(directory: str | Path) -> CompiledModel:
+        transformer, config = load(directory)
+        if "certificate" not in config or "sites" not in config:
+            raise Refusal(f"{directory} holds a model without a certificate: it was not compiled.")
+        certificate = Certificate.from_dict(config["certificate"])
+        return CompiledModel(transformer, certificate, config["sites"])

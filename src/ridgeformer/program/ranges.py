@@ -1,0 +1,80 @@
+"""How large the channels of a program can become.
+
+Scalars get intervals and vectors get norms. What follows from arithmetic is inferred here; what
+needs a theorem (clamps, norms of the iterates) was stated by the solver, and stops the bounds from
+growing with the number of steps.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from ridgeformer.program.ops import (
+    Channel,
+    Clamp,
+    Combine,
+    Diagonal,
+    Dot,
+    Hold,
+    Invert,
+    MatVec,
+    Multiply,
+    Op,
+    Program,
+    Target,
+    Unit,
+)
+from ridgeformer.program.tables import unit_table
+
+Range = tuple[float, float]
+
+
+def ranges(program: Program) -> dict[Channel, Range]:
+    """An interval for each scalar and token channel, and (−n, n) for a vector of norm at most n."""
+    found: dict[Channel, Range] = {}
+    for op in program.ops:
+        low, high = infer(op, found, program)
+        if op.out in program.norms:
+            norm = program.norms[op.out]
+            low, high = max(low, -norm), min(high, norm)
+        found[op.out] = (low, high)
+    return found
+
+
+def largest(program: Program) -> float:
+    """A bound on the absolute value of every channel."""
+    return max(max(-low, high) for low, high in ranges(program).values())
+
+
+def infer(op: Op, found: dict[Channel, Range], program: Program) -> Range:
+    match op:
+        case Target():
+            return -program.target_norm[1], program.target_norm[1]
+        case Diagonal():
+            return 0.0, program.max_eigenvalue
+        case MatVec(v=v):
+            return scale(found[v], program.max_eigenvalue)
+        case Dot(u=u, v=v):
+            most = max(map(abs, found[u])) * max(map(abs, found[v]))
+            return (0.0 if u == v else -most), most
+        case Combine(terms=terms, constant=constant):
+            parts = [scale(found[channel], c) for c, channel in terms]
+            return constant + sum(lo for lo, _ in parts), constant + sum(hi for _, hi in parts)
+        case Multiply(a=a, b=b):
+            corners = [x * y for x in found[a] for y in found[b]]
+            return min(corners), max(corners)
+        case Clamp(lo=lo, hi=hi):
+            return lo, hi
+        case Invert(lo=lo, hi=hi):
+            return 1 / hi, 1 / lo
+        case Unit(lo=lo, hi=hi):
+            table = unit_table(lo, hi)
+            return table.constant, 2 * lo**-0.5
+        case Hold(x=x):
+            return 0.0, max(0.0, found[x][1])
+    return -inf, inf
+
+
+def scale(interval: Range, factor: float) -> Range:
+    ends = (factor * interval[0], factor * interval[1])
+    return min(ends), max(ends)
