@@ -1,0 +1,45 @@
+"""ridgeformer: solvers compiled to transformers, and transformers read back as solvers.
+
+The names below load on first use, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ridgeformer.types": ["Refusal", "Trajectory"],
+    "ridgeformer.kernels": ["Exponential", "Gaussian", "Linear", "Polynomial"],
+    "ridgeformer.tasks": ["KernelDraw", "PrescribedSpectrum", "Prompt"],
+    "ridgeformer.solvers": [
+        "BlockCG",
+        "Chebyshev",
+        "ConjugateGradient",
+        "GradientDescent",
+        "HeavyBall",
+        "IterativeNewton",
+        "NadarayaWatson",
+        "Richardson",
+        "condition_number",
+        "effective_dimension",
+        "krr",
+        "solve",
+    ],
+    "ridgeformer.program": ["interpret", "trace"],
+    "ridgeformer.transformer": ["Record", "Transformer", "TransformerConfig", "ablate", "ablate_head"],
+    "ridgeformer.compiler": ["CompiledModel", "compile", "size_report"],
+    "ridgeformer.readout": ["residual_stream", "trajectory"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    raise AttributeError(f"module 'ridgeformer' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

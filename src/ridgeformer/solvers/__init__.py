@@ -1,11 +1,14 @@
 """Solvers, one per file. The suites run over `SOLVERS`, so an export here is all a new one needs."""
 
+from difflib import get_close_matches
+from typing import get_args
+
 from ridgeformer.solvers.base import Solver, solve
 from ridgeformer.solvers.block_cg import BlockCG
 from ridgeformer.solvers.chebyshev import Chebyshev
 from ridgeformer.solvers.conjugate_gradient import ConjugateGradient
 from ridgeformer.solvers.heavy_ball import HeavyBall
-from ridgeformer.solvers.machine import EagerMachine, Machine, certified_interval
+from ridgeformer.solvers.machine import EagerMachine, Machine, Precondition, certified_interval
 from ridgeformer.solvers.nadaraya_watson import NadarayaWatson
 from ridgeformer.solvers.newton import IterativeNewton
 from ridgeformer.solvers.oracle import (
@@ -16,6 +19,9 @@ from ridgeformer.solvers.oracle import (
     krr_coefficients,
 )
 from ridgeformer.solvers.richardson import GradientDescent, Richardson
+from ridgeformer.types import Refusal
+
+PRECONDITIONERS: tuple[str, ...] = get_args(Precondition)
 
 SOLVERS: dict[str, type[Solver]] = {
     solver.name: solver
@@ -31,7 +37,30 @@ SOLVERS: dict[str, type[Solver]] = {
     )
 }
 
+
+
+def make_solver(name: str, precondition: str = "none") -> Solver:
+    """The solver of that name; an impossible request is refused with the nearest possible one."""
+    if name not in SOLVERS:
+        near = get_close_matches(name, SOLVERS, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(SOLVERS)}."
+        raise Refusal(f"There is no solver {name!r}: {hint}")
+    if precondition not in PRECONDITIONERS:
+        raise Refusal(
+            f"There is no preconditioner {precondition!r}: choose from {', '.join(PRECONDITIONERS)}."
+        )
+    if precondition == "none":
+        return SOLVERS[name]()
+    if name not in ("richardson", "chebyshev", "cg") or (name, precondition) == ("cg", "row-sum"):
+        near_name = "richardson" if name != "cg" else "cg --precondition jacobi, or chebyshev"
+        raise Refusal(
+            f"{name} does not take the {precondition} preconditioner: the nearest is {near_name}."
+        )
+    return SOLVERS[name](precondition=precondition)  # type: ignore[call-arg]
+
+
 __all__ = [
+    "PRECONDITIONERS",
     "SOLVERS",
     "BlockCG",
     "Chebyshev",
@@ -50,5 +79,6 @@ __all__ = [
     "kernel_eigenvalues",
     "krr",
     "krr_coefficients",
+    "make_solver",
     "solve",
 ]

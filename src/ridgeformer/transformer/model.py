@@ -19,8 +19,9 @@ from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.edits import Edits, apply_edits, check_sites
 from ridgeformer.types import Refusal
 
-CHUNK = 128
-"""Tokens per chunk of causal linear attention: quadratic inside a chunk, linear across chunks."""
+CHUNK = 64
+"""Tokens per chunk of linear attention. Sums over tokens go chunk by chunk, which loses fewer digits
+than one long sum; under the causal mask the cost is quadratic inside a chunk and linear across."""
 
 
 class Linear(nn.Module):
@@ -80,11 +81,13 @@ class Attention(nn.Module):
     def linear(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
         """Σ_i s·(q_j·k_i) v_i as q_j·(Σ_i k_i v_iᵀ): no n×n matrix."""
         q = q * self.config.attn_scale
-        memory = k[:, :, :context].mT @ v[:, :, :context]  # (batch, heads, d_head, d_head)
+        known = [chunked(t[:, :, :context]) for t in (k, v)]
+        parts = known[0].mT @ known[1]  # Σ k_i v_iᵀ of each chunk: (batch, heads, chunks, d_head, d_head)
+        memory = parts.sum(2)
         if self.config.mask == "prefix":
             first = q[:, :, :context] @ memory
         else:
-            first = causal_linear(*(t[:, :, :context] for t in (q, k, v)))
+            first = causal_linear(q[:, :, :context], *known, parts)
         own = (q[:, :, context:] * k[:, :, context:]).sum(-1, keepdim=True) * v[:, :, context:]
         return torch.cat([first, q[:, :, context:] @ memory + own], dim=2)
 
@@ -103,13 +106,16 @@ class Attention(nn.Module):
         return torch.cat([first, rest], dim=2)
 
 
-def causal_linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Linear attention to the tokens up to one's own, in chunks; each tensor [batch, heads, n, d]."""
-    n = q.shape[2]
-    q, k, v = (F.pad(t, (0, 0, 0, -n % CHUNK)).unflatten(2, (-1, CHUNK)) for t in (q, k, v))
+def chunked(x: Tensor) -> Tensor:
+    """[batch, heads, n, d] to [batch, heads, chunks, CHUNK, d], with zeros at the end."""
+    return F.pad(x, (0, 0, 0, -x.shape[2] % CHUNK)).unflatten(2, (-1, CHUNK))
+
+
+def causal_linear(q: Tensor, k: Tensor, v: Tensor, parts: Tensor) -> Tensor:
+    """Linear attention to the tokens up to one's own: k and v in chunks, and each chunk's Σ k vᵀ."""
+    n, q = q.shape[2], chunked(q)
     within = (q @ k.mT).tril() @ v
-    memory = (k.mT @ v).cumsum(2)
-    before = F.pad(memory[:, :, :-1], (0, 0, 0, 0, 1, 0))
+    before = F.pad(parts.cumsum(2)[:, :, :-1], (0, 0, 0, 0, 1, 0))
     return (within + q @ before).flatten(2, 3)[:, :, :n]
 
 

@@ -60,6 +60,7 @@ def save(
             config[WEIGHTS_HASH] = file_hash(path)
             (partial / "config.json").write_text(json.dumps(config, indent=1) + "\n")
             partial.chmod(0o755)
+            path.chmod(0o644)
             if target.exists():
                 shutil.rmtree(target)
             partial.rename(target)

@@ -1,0 +1,94 @@
+"""`ridgeformer inspect`: a saved model explained in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ridgeformer.transformer import load
+
+
+def show(directory: str | Path, limit: int, console: Console | None = None) -> None:
+    console = console or Console()
+    model, config = load(directory)
+    shape = model.config
+    console.print(
+        f"[bold]{directory}[/bold]: {shape.attention} attention, {shape.mlp} MLP, norm {shape.norm}, "
+        f"{shape.mask} mask, {shape.dtype}"
+    )
+    parameters = sum(p.numel() for p in model.parameters())
+    nonzero = sum(int(p.count_nonzero()) for p in model.parameters())
+    console.print(
+        f"{shape.n_layers} layers, d_model {shape.d_model}, {shape.n_heads} heads of {shape.d_head}, "
+        f"d_mlp {shape.d_mlp}; {parameters:,} parameters, {nonzero:,} of them not zero"
+    )
+    if "certificate" in config:
+        show_certificate(config["certificate"], console)
+    if "sites" in config:
+        show_sites(config["sites"], console)
+        show_layers(config["sites"], limit, console)
+    else:
+        console.print("No sites: this model was not compiled.")
+
+
+def show_certificate(certificate: dict[str, Any], console: Console) -> None:
+    c = certificate
+    console.print(
+        f"\n[bold]Certificate[/bold]: {c['steps']} steps of {c['solver']} (precondition "
+        f"{c['precondition']}) on the {c['kernel']} kernel, in {c['space']} space"
+    )
+    target = "‖y‖" if c["space"] == "dual" else "‖Φᵀy‖"
+    console.print(
+        f"  domain   λ = {c['ridge']:g}, λ_max(K) ≤ {c['max_eigenvalue']:g}, any number of supports, "
+        f"{c['features']} features, {c['outputs']} outputs, {target} = 0 or in "
+        f"[{c['min_target_norm']:.3g}, {c['max_target_norm']:.3g}], ‖φ(x)‖ ≤ {c['max_query_norm']:.3g}",
+        soft_wrap=True,
+    )
+    console.print(
+        f"  promise  every step within {c['relative_error']:g} of the solver, relative to the largest "
+        f"prediction, or {c['round_off_factor']:g} times the solver's own round-off",
+        soft_wrap=True,
+    )
+
+
+def show_sites(sites: dict[str, Any], console: Console) -> None:
+    table = Table(title="Where iterates are read", title_justify="left")
+    for name in ("step", "predictions (queries)", *sites["states"]):
+        table.add_column(name)
+    for step, entry in enumerate(sites["predictions"]):
+        cells = [str(step), place(entry)]
+        for line in sites["states"].values():
+            found = [place(e) for e in line if e["step"] == step]
+            cells.append(found[0] if found else "")
+        table.add_row(*cells)
+    console.print(table)
+
+
+def place(entry: dict[str, Any]) -> str:
+    return f"{entry['site']} {span(entry['columns'])}"
+
+
+def span(columns: list[int]) -> str:
+    if len(columns) > 2 and columns == list(range(columns[0], columns[-1] + 1)):
+        return f"[{columns[0]}…{columns[-1]}]"
+    return "[" + " ".join(map(str, columns)) + "]"
+
+
+def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
+    table = Table(title="What each layer does (reads → writes channels)", title_justify="left")
+    table.add_column("layer", justify="right")
+    table.add_column("attention")
+    table.add_column("MLP")
+    layers = sites["layers"]
+    shown = layers if limit == 0 else layers[:limit]
+    for index, layer in enumerate(shown):
+        heads = [f"{h['does']}  {span(h['reads'])} → {span(h['writes'])}" for h in layer["attention"]]
+        writes = [f"{w['does']}  {span(w['reads'])} → {span(w['writes'])}" for w in layer["mlp"]]
+        table.add_row(str(index), "\n".join(heads), "\n".join(dict.fromkeys(writes)))
+        table.add_section()
+    console.print(table)
+    if len(shown) < len(layers):
+        console.print(f"… {len(layers) - len(shown)} more layers: --layers 0 shows all.")

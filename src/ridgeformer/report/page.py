@@ -1,0 +1,84 @@
+"""One self-contained HTML page: figures and sentences, nothing fetched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ridgeformer.types import Refusal
+
+STYLE = """
+:root { --ink: #1c2330; --soft: #5b6577; --line: #dfe3ea; --paper: #ffffff; --tint: #f5f7fa; }
+* { box-sizing: border-box; }
+body { margin: 0; color: var(--ink); background: var(--tint);
+       font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+main { max-width: 1120px; margin: 0 auto; padding: 40px 24px 64px; }
+h1 { font-size: 30px; line-height: 1.2; margin: 0 0 8px; letter-spacing: -0.01em; }
+h2 { font-size: 20px; margin: 0 0 6px; }
+.lead { color: var(--soft); font-size: 18px; margin: 0 0 28px; max-width: 62ch; }
+section { background: var(--paper); border: 1px solid var(--line); border-radius: 10px;
+          padding: 24px 24px 12px; margin: 0 0 24px; }
+section p { max-width: 76ch; margin: 0 0 12px; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;
+        font-size: 14.5px; margin: 8px 0 16px; }
+th, td { text-align: right; padding: 7px 10px; border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; }
+th { color: var(--soft); font-weight: 600; }
+code { background: var(--tint); padding: 1px 5px; border-radius: 4px; font-size: 0.92em; }
+footer { color: var(--soft); font-size: 14px; }
+"""
+
+
+@dataclass(frozen=True)
+class Table:
+    header: list[str]
+    rows: list[list[str]]
+
+    def html(self) -> str:
+        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            for row in self.rows
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    text: str
+    """Plain HTML: the sentence that says what to see."""
+    content: list[Any]
+    """Tables and plotly figures, in order."""
+
+
+def write_page(path: str | Path, title: str, lead: str, sections: list[Section], foot: str) -> None:
+    from plotly.io import to_html
+    from plotly.offline import get_plotlyjs
+
+    parts = []
+    for section in sections:
+        blocks = [
+            item.html()
+            if isinstance(item, Table)
+            else to_html(item, include_plotlyjs=False, full_html=False, config={"displaylogo": False})
+            for item in section.content
+        ]
+        parts.append(
+            f"<section><h2>{escape(section.title)}</h2><p>{section.text}</p>{''.join(blocks)}</section>"
+        )
+    html = (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style>"
+        f"<script>{get_plotlyjs()}</script></head><body><main>"
+        f'<h1>{escape(title)}</h1><p class="lead">{lead}</p>{"".join(parts)}'
+        f"<footer>{foot}</footer></main></body></html>"
+    )
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(html)
+    except OSError as error:
+        raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
