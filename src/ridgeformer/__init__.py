@@ -27,7 +27,13 @@ _HOMES = {
         "solve",
     ],
     "ridgeformer.program": ["interpret", "trace"],
-    "ridgeformer.transformer": ["Record", "Transformer", "TransformerConfig", "ablate", "ablate_head"],
+    "ridgeformer.transformer": [
+        "Record",
+        "Transformer",
+        "TransformerConfig",
+        "ablate",
+        "ablate_head",
+    ],
     "ridgeformer.compiler": ["CompiledModel", "compile", "size_report"],
     "ridgeformer.readout": ["residual_stream", "trajectory"],
 }

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,12 +26,8 @@ app = typer.Typer(
 )
 
 
-class Choice(str, Enum):
-    pass
-
-
-Mlp = Choice("Mlp", {"relu": "relu", "reglu": "reglu"})  # type: ignore[call-overload]
-Dtype = Choice("Dtype", {"float64": "float64", "float32": "float32"})  # type: ignore[call-overload]
+Mlp = Literal["relu", "reglu"]
+Dtype = Literal["float64", "float32"]
 
 
 @contextmanager
@@ -46,7 +41,9 @@ def one_sentence() -> Iterator[None]:
         typer.echo(f"Error: {refusal}", err=True)
         raise typer.Exit(2) from None
     except MemoryError:
-        typer.echo("Error: not enough memory for this size: use fewer prompts or supports.", err=True)
+        typer.echo(
+            "Error: not enough memory for this size: use fewer prompts or supports.", err=True
+        )
         raise typer.Exit(2) from None
 
 
@@ -86,8 +83,8 @@ def compile(
     outputs: Annotated[int, typer.Option(help="Number of outputs r.")] = 1,
     precondition: Preconditioner = "none",
     causal: Annotated[bool, typer.Option("--causal", help="Strictly causal decoder.")] = False,
-    mlp: Annotated[Mlp, typer.Option(help="Plain ReLU, or gated (exact products).")] = Mlp.relu,
-    dtype: Annotated[Dtype, typer.Option(help="Precision of the weights.")] = Dtype.float64,
+    mlp: Annotated[Mlp, typer.Option(help="Plain ReLU, or gated (exact products).")] = "relu",
+    dtype: Annotated[Dtype, typer.Option(help="Precision of the weights.")] = "float64",
     kernel: Annotated[str, typer.Option(help="linear", metavar="KERNEL")] = "linear",
     attention: Annotated[str, typer.Option(help="linear", metavar="KIND")] = "linear",
     force: Annotated[bool, typer.Option("--force", help="Replace a saved model.")] = False,
@@ -116,8 +113,8 @@ def compile(
         ridge=ridge,
         max_eigenvalue=max_eigenvalue,
         causal=causal,
-        mlp=mlp.value,
-        dtype=dtype.value,
+        mlp=mlp,
+        dtype=dtype,
     )
     model.save(out, force)
     size = size_report(model)

@@ -85,7 +85,9 @@ def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
     layers = sites["layers"]
     shown = layers if limit == 0 else layers[:limit]
     for index, layer in enumerate(shown):
-        heads = [f"{h['does']}  {span(h['reads'])} → {span(h['writes'])}" for h in layer["attention"]]
+        heads = [
+            f"{h['does']}  {span(h['reads'])} → {span(h['writes'])}" for h in layer["attention"]
+        ]
         writes = [f"{w['does']}  {span(w['reads'])} → {span(w['writes'])}" for w in layer["mlp"]]
         table.add_row(str(index), "\n".join(heads), "\n".join(dict.fromkeys(writes)))
         table.add_section()

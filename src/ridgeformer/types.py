@@ -25,12 +25,12 @@ class Trajectory:
     """Predictions after each step of a solver, or after each layer of a model.
 
     Solvers, programs and transformers all yield this, so that every comparison is one function.
-    `states` holds what was asked for besides (for example `alpha`), one entry per step.
+    `states` holds what was asked for besides, such as `alpha`: one entry per step at which it exists.
     """
 
     predictions: Float[Tensor, "steps batch q r"]
     label: str = ""
-    states: Mapping[str, Float[Tensor, "steps batch k r"]] = field(default_factory=dict)
+    states: Mapping[str, Float[Tensor, "_ batch k r"]] = field(default_factory=dict)
 
     @property
     def final(self) -> Float[Tensor, "batch q r"]:

@@ -21,6 +21,7 @@ from ridgeformer.compiler.schedule import (
     Token,
 )
 from ridgeformer.transformer import Transformer, TransformerConfig
+from ridgeformer.transformer.model import Block
 
 TOKENS: tuple[Token, ...] = ("support", "aggregator", "query")
 
@@ -104,8 +105,9 @@ class Assembler:
             for h, group in enumerate(groups):
                 self.fill_head({n: a[h] for n, a in arrays.items()}, group)
         for layer, writes in self.writes.items():
-            mlp = model.blocks[layer].mlp
-            weights = {n: p.detach().numpy() for n, p in mlp.named_parameters()}
+            block = model.blocks[layer]
+            assert isinstance(block, Block)
+            weights = {n: p.detach().numpy() for n, p in block.mlp.named_parameters()}
             first = 0
             for write in writes:
                 if count := self.neurons(write):
@@ -125,7 +127,7 @@ class Assembler:
             np.add.at(weights["V"], (columns, first + positions), coefficients)
             for output in outputs:
                 width = form_width(form)
-                target = output.cell.columns[output.offset : output.offset + width]
+                target = np.array(output.cell.columns[output.offset : output.offset + width])
                 np.add.at(weights["O"], (first + np.arange(width), target), 1.0)
             first += form_width(form)
 

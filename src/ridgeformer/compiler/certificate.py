@@ -90,4 +90,5 @@ def largest_eigenvalue(prompt: Prompt) -> Float[Tensor, " batch"]:
     """λ_max(K) of each prompt, from the smaller of ΦᵀΦ and ΦΦᵀ."""
     phi = prompt.phi.double()
     small = phi.mT @ phi if prompt.features <= prompt.supports else phi @ phi.mT
-    return torch.linalg.eigvalsh(small)[:, -1]
+    values: Tensor = torch.linalg.eigvalsh(small)
+    return values[:, -1]

@@ -84,7 +84,9 @@ def lower(program: Program, features: int, outputs: int, causal: bool, mlp: str)
     backend = FeatureLowering if causal else DualLowering
     lowering = backend(outputs=outputs, features=features, gated=mlp == "reglu")
     lowering.run(program)
-    for site in lowering.sites:  # the answer stays in the stream, as predictions and as coefficients
+    for (
+        site
+    ) in lowering.sites:  # the answer stays in the stream, as predictions and as coefficients
         if site.step == program.steps and site.name in ("alpha", "prediction"):
             site.cell.keep = True
     return lowering

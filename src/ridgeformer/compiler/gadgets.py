@@ -54,7 +54,13 @@ def reduction(s: Schedule, u: Form, v: Form, scale: Form | None, name: str) -> C
     for o in range(outputs):
         q = piece(scale, o, 1) if scale else s.constant()
         s.head(
-            time, name, "aggregator", "data", [q], [piece(u, o, 1)], [Output(piece(v, o, 1), out, o)]
+            time,
+            name,
+            "aggregator",
+            "data",
+            [q],
+            [piece(u, o, 1)],
+            [Output(piece(v, o, 1), out, o)],
         )
     return out
 
@@ -124,7 +130,16 @@ def hinge_write(
     slopes = -np.ones_like(hinges.knots)
     s.write(
         HingeWrite(
-            time, x, slopes, hinges.knots, hinges.weights, hinges.constant, out, offset, tokens, label
+            time,
+            x,
+            slopes,
+            hinges.knots,
+            hinges.weights,
+            hinges.constant,
+            out,
+            offset,
+            tokens,
+            label,
         )
     )
 
@@ -136,10 +151,10 @@ def bent(
     time = s.mlp_time([whole(x)])
     out = s.new(name, "aggregator", x.width, time)
     update(s, time, whole(x), out, AGGREGATOR, name)
-    arrays = [np.array(values) for values in (slopes, biases, weights)]
+    a, b, w = (np.array(values) for values in (slopes, biases, weights))
     for o in range(x.width):
         form = piece(whole(x), o, 1)
-        s.write(HingeWrite(time, form, *arrays, 0.0, out, o, AGGREGATOR, name))
+        s.write(HingeWrite(time, form, a, b, w, 0.0, out, o, AGGREGATOR, name))
     return out
 
 

@@ -149,7 +149,7 @@ class Layout:
             self.settle_flag(flag)
         self.settle_at_the_end(self.home[y])
         # Vectors first: they decide which channels scalars may share.
-        for lodger in sorted(lodgers, key=lambda l: (l.place != "data", l.start)):
+        for lodger in sorted(lodgers, key=lambda one: (one.place != "data", one.start)):
             if not lodger.cells[0].columns:
                 self.settle(lodger)
 

@@ -58,7 +58,9 @@ class DualLowering(Lowering):
             gadgets.broadcast(self.s, time, a, b, scaled(v, c), out, self.outputs, name)
         out.dirty = any(p.cell.dirty for form in reads for p in form)
         if out.dirty and clean:
-            self.s.writes.append(LinearWrite(time + 1, whole(out, -1.0), out, QUERY, f"clear {name}"))
+            self.s.writes.append(
+                LinearWrite(time + 1, whole(out, -1.0), out, QUERY, f"clear {name}")
+            )
             out.dirty = False
         return out
 

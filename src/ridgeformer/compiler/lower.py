@@ -131,7 +131,7 @@ class Lowering(ABC):
         boundaries: dict[Channel, dict[Channel, tuple[int, str]]] = {}
         seen: set[Channel] = set()
         for step, state in enumerate(program.states):
-            new = {c: (step, n) for n, c in reversed(state.items()) if c and c not in seen}
+            new = {c: (step, n) for n, c in reversed(list(state.items())) if c and c not in seen}
             seen.update(new)
             if new:
                 boundaries[max(new, key=lambda c: c.index)] = new
@@ -217,7 +217,8 @@ class Lowering(ABC):
             return Vector((), products + (((1.0, a, b.linear),) if b.linear else ()))
         if isinstance(a, tuple):
             return Vector((), ((1.0, a, whole(self.store(b, "t"))),))
-        assert isinstance(a, Token) and a.constant == 0.0 and not b.scaled
+        assert isinstance(a, Token)
+        assert a.constant == 0.0
         return Vector((), (), ((1.0, a.cell, b.linear),))
 
     def invert(self, x: Channel, lo: float, hi: float) -> Scalar | Token:
@@ -277,7 +278,9 @@ class Lowering(ABC):
                 return self.dot(last.u, last.v, whole(scale), name)
             ordered = [scale, last]
         cells = sorted(map(stored, ordered), key=lambda c: c.written)
-        while len(cells) > 1:  # as in Huffman's code: a short product first, so that the rest is full
+        while (
+            len(cells) > 1
+        ):  # as in Huffman's code: a short product first, so that the rest is full
             count = min(3, len(cells)) if len(cells) % 2 else 2
             # A product of two frees one cell at most, so it waits for the layer before it is needed.
             wait = self.s.attention_time([whole(cells[-1])]) - 2 if count < len(cells) == 4 else 0

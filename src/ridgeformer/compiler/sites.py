@@ -28,9 +28,14 @@ def describe_sites(lowering: Lowering, assembler: Assembler) -> dict[str, Any]:
     """For config.json: `predictions` and `states` by step, `layers` with what each one does."""
     final = next(s.cell for s in reversed(lowering.sites) if s.name == "prediction")
     start = {"step": 0, "site": "embed", "columns": final.columns}
-    predictions, states = [start], {}
+    predictions = [start]
+    states: dict[str, list[dict[str, Any]]] = {}
     for site in lowering.sites:
-        entry = {"step": site.step, "site": site_name(site.cell.written), "columns": site.cell.columns}
+        entry = {
+            "step": site.step,
+            "site": site_name(site.cell.written),
+            "columns": site.cell.columns,
+        }
         if site.name == "prediction":
             predictions.append(entry)
         else:
@@ -50,15 +55,17 @@ def describe_sites(lowering: Lowering, assembler: Assembler) -> dict[str, Any]:
     }
 
 
-def channel_names(lowering: Lowering, assembler: Assembler) -> list[list[str]]:
-    """For each column the names of the cells that ever live in it, first come first."""
-    names: list[list[str]] = [[] for _ in range(assembler.width)]
+def channel_names(lowering: Lowering, assembler: Assembler) -> dict[str, list[list[str]]]:
+    """By place, for each column the names of the cells that ever live in it, first come first."""
+    names: dict[str, list[list[str]]] = {
+        place: [[] for _ in range(assembler.width)] for place in ("data", "aggregator")
+    }
     s = lowering.s
     for cell in [s.support, s.one, s.query, *s.cells]:
         for index, column in enumerate(cell.columns):
             name = cell.name if cell.width == 1 else f"{cell.name}[{index}]"
-            if name not in names[column]:
-                names[column].append(name)
+            if name not in names[cell.place][column]:
+                names[cell.place][column].append(name)
     return names
 
 
@@ -86,5 +93,9 @@ def describe_write(write: MLPWrite) -> dict[str, Any]:
         case HingeWrite():
             reads, kind, written = [write.x], "table", [cell.columns[write.offset]]
         case ProductWrite():
-            reads, kind, written = [write.gate, write.value], "product", [cell.columns[write.offset]]
+            reads, kind, written = (
+                [write.gate, write.value],
+                "product",
+                [cell.columns[write.offset]],
+            )
     return {"does": write.label, "kind": kind, "reads": read_columns(reads), "writes": written}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from math import ceil, log
 
 import numpy as np
@@ -54,7 +54,7 @@ def hinge_table(
     return HingeTable(knots, weights, float(values[-1]))
 
 
-@lru_cache(maxsize=None)
+@cache
 def unit_table(lo: float, hi: float) -> HingeTable:
     """x^(−1/2), roughly."""
     return hinge_table(lambda x: x**-0.5, lo, hi, UNIT_RATIO)
@@ -77,13 +77,15 @@ class Reciprocal:
     f: float
 
 
-@lru_cache(maxsize=None)
+@cache
 def reciprocal_table(lo: float, hi: float) -> Reciprocal:
     ratio = min(max((hi / lo) ** (1 / KNOTS), FINE_RATIO), COARSE_RATIO)
     table = hinge_table(lambda x: 1 / x, lo, hi, ratio)
     chord = (1 + table.knots[1] / table.knots[0]) ** 2 / (4 * table.knots[1] / table.knots[0])
     error = 1 - 2 / (1 + chord)  # the interpolant's balanced relative error
-    residual = Polynomial(np.polynomial.chebyshev.cheb2poly([0] * 6 + [1]))(Polynomial([0, 1 / error]))
+    residual = Polynomial(np.polynomial.chebyshev.cheb2poly([0] * 6 + [1]))(
+        Polynomial([0, 1 / error])
+    )
     residual = residual / residual(1.0)
     # (1 − residual)/(1 − e): the numerator vanishes at e = 1, so running sums divide it. Its constant
     # term is 1 up to the residual itself and is taken as 1.
@@ -91,7 +93,7 @@ def reciprocal_table(lo: float, hi: float) -> Reciprocal:
     roots = quotient.roots()
     real = roots[np.abs(roots.imag) < 1e-9].real
     upper = sorted(roots[roots.imag > 1e-9], key=lambda root: float(root.real))
-    assert len(real) == 1 and len(upper) == 2, "the degree-5 correction has one real root"
+    assert (len(real), len(upper)) == (1, 2), "the degree-5 correction has one real root"
     pairs = [(-2 * root.real / abs(root) ** 2, 1 / abs(root) ** 2) for root in upper]
     (b, c), (d, f) = pairs
     return Reciprocal(table, *(float(value) for value in (-1 / real[0], b, c, d, f)))

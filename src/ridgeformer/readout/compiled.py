@@ -33,8 +33,12 @@ def trajectory(
 
     predictions = torch.stack([read(e, slice(k + 1, None)) for e in sites["predictions"]])
     values = {
-        name: torch.stack([read(entry, slice(0, k)) for entry in line]) for name, line in kept.items()
+        name: torch.stack([read(entry, slice(0, k)) for entry in line])
+        for name, line in kept.items()
     }
+    if "alpha" in values:  # every solver starts from zero, which needs no place in the stream
+        start = torch.zeros_like(values["alpha"][:1])
+        values["alpha"] = torch.cat([start, values["alpha"]])
     return Trajectory(predictions, f"compiled {model.certificate.solver}", values)
 
 

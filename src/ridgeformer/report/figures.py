@@ -96,18 +96,29 @@ def stream_figure(streams: Sequence[Stream], layers: np.ndarray, marks: dict[flo
         )  # fmt: skip
         figure.update_yaxes(autorange="reversed", tickfont={"size": 12}, row=row, col=1)
         for position in marks:
-            figure.add_vline(x=position, line={"color": "#5b6577", "width": 1, "dash": "dot"}, row=row, col=1)  # type: ignore[arg-type]
+            figure.add_vline(
+                x=position, line={"color": "#5b6577", "width": 1, "dash": "dot"}, row=row, col=1
+            )
     for position, label in marks.items():
         figure.add_annotation(
-            x=position, y=1.0, yref="paper", yshift=36, text=label, showarrow=False, font={"size": 12}
+            x=position,
+            y=1.0,
+            yref="paper",
+            yshift=36,
+            text=label,
+            showarrow=False,
+            font={"size": 12},
         )
     figure.update_xaxes(title_text="layer", row=len(streams), col=1)
     ticks = [-4, -2, 0, 2, 4]
     labels = [f"{np.sign(t) * (10 ** abs(t) - 1) / 1e3:.3g}" for t in ticks]
     figure.update_layout(
         coloraxis={
-            "colorscale": "RdBu_r", "cmid": 0, "cmin": -4, "cmax": 4,
+            "colorscale": "RdBu_r",
+            "cmid": 0,
+            "cmin": -4,
+            "cmax": 4,
             "colorbar": {"title": "value", "tickvals": ticks, "ticktext": labels, "len": 0.6},
-        }  # fmt: skip
+        }
     )
     return style(figure, 120 + 24 * sum(heights), plot_bgcolor="#eef1f5")

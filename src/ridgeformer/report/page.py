@@ -63,7 +63,9 @@ def write_page(path: str | Path, title: str, lead: str, sections: list[Section],
         blocks = [
             item.html()
             if isinstance(item, Table)
-            else to_html(item, include_plotlyjs=False, full_html=False, config={"displaylogo": False})
+            else to_html(
+                item, include_plotlyjs=False, full_html=False, config={"displaylogo": False}
+            )
             for item in section.content
         ]
         parts.append(

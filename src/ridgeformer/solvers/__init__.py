@@ -38,7 +38,6 @@ SOLVERS: dict[str, type[Solver]] = {
 }
 
 
-
 def make_solver(name: str, precondition: str = "none") -> Solver:
     """The solver of that name; an impossible request is refused with the nearest possible one."""
     if name not in SOLVERS:

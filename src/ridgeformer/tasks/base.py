@@ -27,18 +27,25 @@ class Prompt:
     def __post_init__(self) -> None:
         shapes = f"phi {list(self.phi.shape)}, y {list(self.y.shape)}, phi_query {list(self.phi_query.shape)}"
         if any(t.ndim != 3 for t in (self.phi, self.y, self.phi_query)):
-            raise Refusal(f"A prompt needs phi [B,k,p], y [B,k,r], phi_query [B,q,p]; got {shapes}.")
+            raise Refusal(
+                f"A prompt needs phi [B,k,p], y [B,k,r], phi_query [B,q,p]; got {shapes}."
+            )
         if self.phi.shape[1] == 0:
             raise Refusal("The prompt has no support (k = 0): give at least one example.")
         if 0 in (*self.phi.shape, *self.y.shape, *self.phi_query.shape):
             raise Refusal(f"No dimension of a prompt may be empty; got {shapes}.")
         if self.y.shape[:2] != self.phi.shape[:2]:
             raise Refusal(f"Each support needs one target: phi and y disagree; got {shapes}.")
-        if (self.phi_query.shape[0], self.phi_query.shape[2]) != (self.phi.shape[0], self.phi.shape[2]):
+        if (self.phi_query.shape[0], self.phi_query.shape[2]) != (
+            self.phi.shape[0],
+            self.phi.shape[2],
+        ):
             raise Refusal(f"Queries need the supports' batch and feature sizes; got {shapes}.")
         for name in ("phi", "y", "phi_query"):
             if not torch.isfinite(getattr(self, name)).all():
-                raise Refusal(f"{name} contains NaN or infinite entries: remove or impute them first.")
+                raise Refusal(
+                    f"{name} contains NaN or infinite entries: remove or impute them first."
+                )
 
     @property
     def supports(self) -> int:
@@ -72,9 +79,7 @@ class Prompt:
         return tokens
 
     def save(self, path: str | Path) -> None:
-        write_arrays(
-            path, phi=self.phi.numpy(), y=self.y.numpy(), phi_query=self.phi_query.numpy()
-        )
+        write_arrays(path, phi=self.phi.numpy(), y=self.y.numpy(), phi_query=self.phi_query.numpy())
 
     @staticmethod
     def load(path: str | Path) -> Prompt:

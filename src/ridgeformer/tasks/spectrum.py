@@ -53,7 +53,9 @@ class PrescribedSpectrum(Task):
         if self.shape == "geometric":
             values = top * (bottom / max(top, bottom)) ** position
         elif self.shape == "uniform":
-            values = bottom + (top - bottom) * torch.rand(m, generator=generator, dtype=torch.float64)
+            values = bottom + (top - bottom) * torch.rand(
+                m, generator=generator, dtype=torch.float64
+            )
         else:  # clustered: two tight groups, which CG takes in few steps
             values = torch.where(position < 0.5, top, top**0.5) * (1 - 1e-3 * position)
         values = values.sort(descending=True).values.clamp(max=top)

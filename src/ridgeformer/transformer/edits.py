@@ -72,7 +72,7 @@ def ablate(site: str, channels: Sequence[int] | None = None) -> Edit:
 
 def patch(site: str, value: Tensor) -> Edit:
     """Puts a given value in place of what the model computed."""
-    return Edit(site, lambda x: value.expand_as(x))
+    return Edit(site, value.expand_as)
 
 
 def check_sites(edits: Edits, n_layers: int) -> None:

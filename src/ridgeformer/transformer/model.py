@@ -65,7 +65,7 @@ class Attention(nn.Module):
         """[batch, n_heads, n, d_head]"""
         W, b = getattr(self, f"W_{name}"), getattr(self, f"b_{name}")
         h, d, e = W.shape
-        flat = x @ W.transpose(0, 1).reshape(d, h * e) + b.reshape(h * e)
+        flat: Tensor = x @ W.transpose(0, 1).reshape(d, h * e) + b.reshape(h * e)
         return flat.view(*x.shape[:2], h, e).transpose(1, 2)
 
     def mix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
@@ -81,20 +81,22 @@ class Attention(nn.Module):
     def linear(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
         """Σ_i s·(q_j·k_i) v_i as q_j·(Σ_i k_i v_iᵀ): no n×n matrix."""
         q = q * self.config.attn_scale
-        known = [chunked(t[:, :, :context]) for t in (k, v)]
-        parts = known[0].mT @ known[1]  # Σ k_i v_iᵀ of each chunk: (batch, heads, chunks, d_head, d_head)
+        keys, values = chunked(k[:, :, :context]), chunked(v[:, :, :context])
+        parts = keys.mT @ values  # Σ k_i v_iᵀ per chunk: (batch, heads, chunks, d_head, d_head)
         memory = parts.sum(2)
         if self.config.mask == "prefix":
             first = q[:, :, :context] @ memory
         else:
-            first = causal_linear(q[:, :, :context], *known, parts)
+            first = causal_linear(q[:, :, :context], keys, values, parts)
         own = (q[:, :, context:] * k[:, :, context:]).sum(-1, keepdim=True) * v[:, :, context:]
         return torch.cat([first, q[:, :, context:] @ memory + own], dim=2)
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
         scale, queries = self.config.attn_scale, q.shape[2] - context
         first = F.scaled_dot_product_attention(
-            *(t[:, :, :context] for t in (q, k, v)),
+            q[:, :, :context],
+            k[:, :, :context],
+            v[:, :, :context],
             is_causal=self.config.mask == "causal",
             scale=scale,
         )
@@ -108,7 +110,8 @@ class Attention(nn.Module):
 
 def chunked(x: Tensor) -> Tensor:
     """[batch, heads, n, d] to [batch, heads, chunks, CHUNK, d], with zeros at the end."""
-    return F.pad(x, (0, 0, 0, -x.shape[2] % CHUNK)).unflatten(2, (-1, CHUNK))
+    padded = F.pad(x, (0, 0, 0, -x.shape[2] % CHUNK))
+    return padded.view(*x.shape[:2], -1, CHUNK, x.shape[3])
 
 
 def causal_linear(q: Tensor, k: Tensor, v: Tensor, parts: Tensor) -> Tensor:
@@ -215,7 +218,8 @@ class Transformer(nn.Module):
         return x
 
     def readout(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_out"]:
-        return self.unembed(self.ln_final(x) if self.config.norm != "none" else x)  # type: ignore[no-any-return]
+        out: Tensor = self.unembed(self.ln_final(x) if self.config.norm != "none" else x)
+        return out
 
     def forward(
         self, tokens: Float[Tensor, "batch n d_in"], context: int, edits: Edits = ()

@@ -30,9 +30,13 @@ def check_writable(directory: str | Path, force: bool = False) -> None:
             raise Refusal(f"{target} is a file, not a directory: choose another --out.")
         if any(target.iterdir()):
             if not force:
-                raise Refusal(f"{target} exists and is not empty: choose another --out, or --force.")
+                raise Refusal(
+                    f"{target} exists and is not empty: choose another --out, or --force."
+                )
             if not (target / "config.json").exists():
-                raise Refusal(f"{target} does not hold a saved model, so --force will not replace it.")
+                raise Refusal(
+                    f"{target} does not hold a saved model, so --force will not replace it."
+                )
     parent = target.absolute().parent
     while not parent.exists():
         parent = parent.parent
@@ -96,7 +100,9 @@ def read_config(directory: str | Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text())
     except FileNotFoundError as error:
-        raise Refusal(f"{directory} holds no saved model: there is no {path.name} in it.") from error
+        raise Refusal(
+            f"{directory} holds no saved model: there is no {path.name} in it."
+        ) from error
     except (OSError, ValueError) as error:
         raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
@@ -120,7 +126,9 @@ def load(directory: str | Path) -> tuple[Transformer, dict[str, Any]]:
     expected = model.state_dict()
     if set(weights) != set(expected):
         odd = sorted(set(weights) ^ set(expected))[0]
-        raise Refusal(f"{path} does not fit its config.json: tensor {odd} is missing or unexpected.")
+        raise Refusal(
+            f"{path} does not fit its config.json: tensor {odd} is missing or unexpected."
+        )
     for name, tensor in weights.items():
         if tensor.shape != expected[name].shape or tensor.dtype != expected[name].dtype:
             raise Refusal(

@@ -1,0 +1,71 @@
+"""A saved model run by NumPy alone, as docs/format.md describes. Imports nothing of the package."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file
+
+
+def tokens_of(phi, y, phi_query):
+    (b, k, p), q, r = phi.shape, phi_query.shape[1], y.shape[2]
+    x = np.zeros((b, k + 1 + q, p + r + 3), dtype=phi.dtype)
+    x[:, :k, :p], x[:, :k, p : p + r], x[:, k + 1 :, :p] = phi, y, phi_query
+    x[:, :k, -3], x[:, k, -2], x[:, k + 1 :, -1] = 1, 1, 1
+    return x
+
+
+def visible(n, k, mask):
+    """[reader, read]: who may read whom, in the order supports, aggregator, queries."""
+    context = np.arange(n) <= k
+    allowed = np.tile(context, (n, 1)) | np.eye(n, dtype=bool)
+    return allowed & np.tri(n, dtype=bool) if mask == "causal" else allowed
+
+
+def norm(x, weights, name, kind):
+    if kind == "none":
+        return x
+    if kind == "rmsnorm":
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * weights[f"{name}.w"]
+    centred = x - x.mean(-1, keepdims=True)
+    scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)
+    return scaled * weights[f"{name}.w"] + weights[f"{name}.b"]
+
+
+def run(directory, phi, y, phi_query):
+    config = json.loads((Path(directory) / "config.json").read_text())
+    w = load_file(Path(directory) / "model.safetensors")
+    x = tokens_of(phi, y, phi_query).astype(config["dtype"])
+    allowed = visible(x.shape[1], phi.shape[1], config["mask"])
+    x = x @ w["embed.W"] + w["embed.b"]
+    if config["positional"] == "learned":
+        x = x + w["pos"][: x.shape[1]]
+    for layer in range(config["n_layers"]):
+        name = f"blocks.{layer}"
+        z = norm(x, w, f"{name}.ln1", config["norm"])
+        out = w[f"{name}.attn.b_O"]
+        for head in range(config["n_heads"]):
+            q, k, v = (
+                z @ w[f"{name}.attn.W_{c}"][head] + w[f"{name}.attn.b_{c}"][head] for c in "QKV"
+            )
+            scores = config["attn_scale"] * (q @ k.swapaxes(1, 2))
+            if config["attention"] == "softmax":
+                scores = np.where(allowed, scores, -np.inf)
+                scores = np.exp(scores - scores.max(-1, keepdims=True))
+                scores = scores / scores.sum(-1, keepdims=True)
+            out = out + np.where(allowed, scores, 0) @ v @ w[f"{name}.attn.W_O"][head]
+        x = x + out
+        z = norm(x, w, f"{name}.ln2", config["norm"])
+        hidden = z @ w[f"{name}.mlp.W_in"] + w[f"{name}.mlp.b_in"]
+        if config["mlp"] == "reglu":
+            gate = z @ w[f"{name}.mlp.W_gate"] + w[f"{name}.mlp.b_gate"]
+            hidden = np.maximum(gate, 0) * hidden
+        elif config["mlp"] == "relu":
+            hidden = np.maximum(hidden, 0)
+        else:
+            from scipy.special import erf
+
+            hidden = hidden * (1 + erf(hidden / np.sqrt(2))) / 2
+        x = x + hidden @ w[f"{name}.mlp.W_out"] + w[f"{name}.mlp.b_out"]
+    x = norm(x, w, "ln_final", config["norm"])
+    return (x @ w["unembed.W"] + w["unembed.b"])[:, phi.shape[1] + 1 :]
