@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table as RichTable
@@ -18,6 +17,7 @@ from ridgeformer.report import (
     Section,
     Stream,
     Table,
+    check_page,
     convergence_figure,
     stream_figure,
     write_page,
@@ -115,6 +115,8 @@ def streams(model: CompiledModel, prompt: Prompt) -> tuple[list[Stream], np.ndar
 def run(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
     """Measures, prints one table, writes one page, and returns its path."""
     console = console or Console()
+    path = Path(out) / "index.html"
+    check_page(path)
     model = compile(
         ConjugateGradient(),
         features=FEATURES,
@@ -123,7 +125,6 @@ def run(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
         max_eigenvalue=(max(CONDITIONS) - 1) * RIDGE,
     )
     size = size_report(model)
-    torch.manual_seed(seed)
     findings = [
         measure(model, condition, seed)
         for condition in track(CONDITIONS, "measuring", console=console, transient=True)
@@ -137,9 +138,8 @@ def run(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
     for finding in findings:
         table.add_row(*row(finding))
     console.print(table)
-    path = Path(out) / "index.html"
     write(path, model, findings, seed)
-    console.print(f"The pictures: [bold]{path}[/bold]")
+    console.print(f"The pictures: [bold]{path}[/bold]", soft_wrap=True)
     return path
 
 

@@ -79,8 +79,14 @@ def write_page(path: str | Path, title: str, lead: str, sections: list[Section],
         f'<h1>{escape(title)}</h1><p class="lead">{lead}</p>{"".join(parts)}'
         f"<footer>{foot}</footer></main></body></html>"
     )
+    check_page(path)
+    Path(path).write_text(html)
+
+
+def check_page(path: str | Path) -> None:
+    """Refuses early, before any measuring is done for a page that cannot be written."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(html)
+        Path(path).touch()
     except OSError as error:
         raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error

@@ -10,6 +10,8 @@ bit of them can depend on a query.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -22,6 +24,9 @@ from ridgeformer.types import Refusal
 CHUNK = 64
 """Tokens per chunk of linear attention. Sums over tokens go chunk by chunk, which loses fewer digits
 than one long sum; under the causal mask the cost is quadratic inside a chunk and linear across."""
+
+BLOCK = 2048
+"""Tokens that a layer takes at a time, so that what it works on stays in the cache."""
 
 
 class Linear(nn.Module):
@@ -65,31 +70,48 @@ class Attention(nn.Module):
         """[batch, n_heads, n, d_head]"""
         W, b = getattr(self, f"W_{name}"), getattr(self, f"b_{name}")
         h, d, e = W.shape
-        flat: Tensor = x @ W.transpose(0, 1).reshape(d, h * e) + b.reshape(h * e)
+        flat = F.linear(x, W.transpose(1, 2).reshape(h * e, d), b.reshape(h * e))
         return flat.view(*x.shape[:2], h, e).transpose(1, 2)
 
     def mix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
         """Each head's weighted sum of values, [batch, n, n_heads, d_head]."""
+        if self.config.attention == "linear" and self.config.mask == "prefix":
+            return self.linear_prefix(x, context)
         q, k, v = (self.project(x, name) for name in "QKV")
-        attend = self.linear if self.config.attention == "linear" else self.softmax
+        attend = self.linear_causal if self.config.attention == "linear" else self.softmax
         return attend(q, k, v, context).transpose(1, 2)
 
     def output(self, z: Tensor) -> Float[Tensor, "batch n d_model"]:
         h, e, d = self.W_O.shape
-        return z.reshape(*z.shape[:2], h * e) @ self.W_O.reshape(h * e, d) + self.b_O
+        W = self.W_O.reshape(h * e, d).mT
+        return blockwise(lambda part: F.linear(part.flatten(2), W, self.b_O), z)
 
-    def linear(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
-        """Σ_i s·(q_j·k_i) v_i as q_j·(Σ_i k_i v_iᵀ): no n×n matrix."""
-        q = q * self.config.attn_scale
-        keys, values = chunked(k[:, :, :context]), chunked(v[:, :, :context])
-        parts = keys.mT @ values  # Σ k_i v_iᵀ per chunk: (batch, heads, chunks, d_head, d_head)
-        memory = parts.sum(2)
-        if self.config.mask == "prefix":
-            first = q[:, :, :context] @ memory
-        else:
-            first = causal_linear(q[:, :, :context], keys, values, parts)
-        own = (q[:, :, context:] * k[:, :, context:]).sum(-1, keepdim=True) * v[:, :, context:]
-        return torch.cat([first, q[:, :, context:] @ memory + own], dim=2)
+    def linear_prefix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
+        """Σ_i s·(q_j·k_i) v_i as q_j·(s·Σ_i k_i v_iᵀ): no n×n matrix, and only blocks of q, k, v."""
+        parts = [
+            summed_products(self.project(part, "K"), self.project(part, "V"))
+            for part in blocks(x[:, :context])
+        ]
+        memory = self.config.attn_scale * torch.stack(parts).sum(
+            0
+        )  # (batch, heads, d_head, d_head)
+        z = blockwise(lambda part: (self.project(part, "Q") @ memory).transpose(1, 2), x)
+        q, k, v = (self.project(x[:, context:], name) for name in "QKV")
+        z[:, context:] += self.own(q, k, v)
+        return z
+
+    def linear_causal(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
+        keys, values = k[:, :, :context], v[:, :, :context]
+        scale = self.config.attn_scale
+        first = causal_linear(scale * q[:, :, :context], keys, values)
+        q, k, v = (t[:, :, context:] for t in (q, k, v))
+        rest = q @ (scale * summed_products(keys, values)) + self.own(q, k, v).transpose(1, 2)
+        return torch.cat([first, rest], dim=2)
+
+    def own(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """What linear attention reads of the token itself, [batch, n, n_heads, d_head]."""
+        score = self.config.attn_scale * (q * k).sum(-1, keepdim=True)
+        return (score * v).transpose(1, 2)
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
         scale, queries = self.config.attn_scale, q.shape[2] - context
@@ -108,17 +130,42 @@ class Attention(nn.Module):
         return torch.cat([first, rest], dim=2)
 
 
-def chunked(x: Tensor) -> Tensor:
-    """[batch, heads, n, d] to [batch, heads, chunks, CHUNK, d], with zeros at the end."""
-    padded = F.pad(x, (0, 0, 0, -x.shape[2] % CHUNK))
-    return padded.view(*x.shape[:2], -1, CHUNK, x.shape[3])
+def blocks(x: Tensor) -> list[Tensor]:
+    """The sequence in blocks of tokens: views, into which results can be written."""
+    return [x[:, start : start + BLOCK] for start in range(0, x.shape[1], BLOCK)]
 
 
-def causal_linear(q: Tensor, k: Tensor, v: Tensor, parts: Tensor) -> Tensor:
-    """Linear attention to the tokens up to one's own: k and v in chunks, and each chunk's Σ k vᵀ."""
-    n, q = q.shape[2], chunked(q)
+def blockwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """A token-wise function, applied to a block of tokens at a time."""
+    parts = blocks(x)
+    first = function(parts[0])
+    if len(parts) == 1:
+        return first
+    out = first.new_empty(*x.shape[:2], *first.shape[2:])
+    targets = blocks(out)
+    targets[0][:] = first
+    for part, target in zip(parts[1:], targets[1:], strict=True):
+        target[:] = function(part)
+    return out
+
+
+def summed_products(k: Tensor, v: Tensor) -> Tensor:
+    """Σ_i k_i v_iᵀ over the tokens, [batch, heads, d_head, d_head], summed chunk by chunk."""
+    whole = k.shape[2] // CHUNK * CHUNK
+    rest = k[:, :, whole:].mT @ v[:, :, whole:]
+    if whole == 0:
+        return rest
+    keys, values = (t[:, :, :whole].reshape(*t.shape[:2], -1, CHUNK, t.shape[3]) for t in (k, v))
+    return (keys.mT @ values).sum(2) + rest
+
+
+def causal_linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Linear attention to the tokens up to one's own; each tensor [batch, heads, n, d_head]."""
+    n = q.shape[2]
+    q, k, v = (F.pad(t, (0, 0, 0, -n % CHUNK)) for t in (q, k, v))
+    q, k, v = (t.view(*t.shape[:2], -1, CHUNK, t.shape[3]) for t in (q, k, v))
     within = (q @ k.mT).tril() @ v
-    before = F.pad(parts.cumsum(2)[:, :, :-1], (0, 0, 0, 0, 1, 0))
+    before = F.pad((k.mT @ v).cumsum(2)[:, :, :-1], (0, 0, 0, 0, 1, 0))
     return (within + q @ before).flatten(2, 3)[:, :, :n]
 
 
@@ -136,12 +183,15 @@ class MLP(nn.Module):
         self.b_out = nn.Parameter(torch.zeros(d, dtype=dtype))
 
     def forward(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_model"]:
-        hidden = x @ self.W_in + self.b_in
+        return blockwise(self.tokenwise, x)
+
+    def tokenwise(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_model"]:
+        hidden = F.linear(x, self.W_in.mT, self.b_in)
         if self.kind == "reglu":
-            hidden = F.relu(x @ self.W_gate + self.b_gate) * hidden
+            hidden = F.relu(F.linear(x, self.W_gate.mT, self.b_gate)) * hidden
         else:
             hidden = F.relu(hidden) if self.kind == "relu" else F.gelu(hidden)
-        return hidden @ self.W_out + self.b_out
+        return F.linear(hidden, self.W_out.mT, self.b_out)
 
 
 class Block(nn.Module):
@@ -215,7 +265,7 @@ class Transformer(nn.Module):
         x = apply_edits(edits, "embed", x)
         for layer, block in enumerate(self.blocks):
             x = block(x, context, edits, f"blocks.{layer}")
-        return x
+        return x  # type: ignore[no-any-return]
 
     def readout(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_out"]:
         out: Tensor = self.unembed(self.ln_final(x) if self.config.norm != "none" else x)

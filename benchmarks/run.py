@@ -1,0 +1,143 @@
+"""Costs, each as a ratio within this run or against a stated limit. `make bench` prints one table."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from sklearn.kernel_ridge import KernelRidge
+
+import ridgeformer as rf
+
+LARGE = """
+import resource, ridgeformer as rf
+task = rf.PrescribedSpectrum(features=16, supports=65536, condition=100.0)
+prompt = task.draw(1, seed=0)
+model = rf.compile(rf.ConjugateGradient(), features=16, steps=8, ridge=1.0,
+                   max_eigenvalue=task.max_eigenvalue)
+model.predict(prompt)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+"""
+
+
+def seconds(call: Callable[[], object], repeats: int = 5) -> float:
+    """The fastest of several runs, after one to warm up."""
+    call()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def forward_time(supports: int) -> float:
+    task = rf.PrescribedSpectrum(features=16, supports=supports, condition=100.0)
+    prompt = task.draw(1, seed=0)
+    model = rf.compile(
+        rf.ConjugateGradient(), features=16, steps=8, ridge=1.0, max_eigenvalue=task.max_eigenvalue
+    )
+    tokens = prompt.tokens()
+    with torch.inference_mode():
+        return seconds(lambda: model.transformer(tokens, supports + 1))
+
+
+def compile_time() -> float:
+    def compile_and_save() -> None:
+        model = rf.compile(
+            rf.ConjugateGradient(), features=64, steps=32, ridge=1.0, max_eigenvalue=1e3
+        )
+        with tempfile.TemporaryDirectory() as directory:
+            model.save(Path(directory) / "m")
+
+    return seconds(compile_and_save, repeats=3)
+
+
+def large_memory() -> float:
+    """Peak memory in GB of a process that compiles and runs k = 65,536."""
+    result = subprocess.run(
+        [sys.executable, "-c", LARGE], capture_output=True, text=True, check=True
+    )
+    return float(result.stdout)
+
+
+def oracle_ratios() -> tuple[float, float]:
+    """scikit-learn's loop over ours, and ours over a bare batched Cholesky, on 1,000 prompts."""
+    prompt = rf.KernelDraw(kernel=rf.Linear(), features=16, supports=64).draw(1000, seed=0)
+    arrays = [t.numpy() for t in (prompt.phi, prompt.y, prompt.phi_query)]
+
+    def loop() -> None:
+        for phi, y, query in zip(*arrays, strict=True):
+            KernelRidge(alpha=1.0, kernel="linear").fit(phi, y).predict(query)
+
+    def bare() -> None:
+        system = prompt.phi @ prompt.phi.mT + torch.eye(64, dtype=torch.float64)
+        alpha = torch.cholesky_solve(prompt.y, torch.linalg.cholesky(system))
+        _ = (prompt.phi_query @ prompt.phi.mT) @ alpha
+
+    ours = seconds(lambda: rf.krr(prompt, ridge=1.0), repeats=15)
+    return seconds(loop, repeats=1) / ours, ours / seconds(bare, repeats=15)
+
+
+def solve_ratio() -> float:
+    """scikit-learn's loop over eight steps of batched CG, on the same prompts."""
+    prompt = rf.KernelDraw(kernel=rf.Linear(), features=16, supports=64).draw(1000, seed=0)
+    arrays = [t.numpy() for t in (prompt.phi, prompt.y, prompt.phi_query)]
+
+    def loop() -> None:
+        for phi, y, query in zip(*arrays, strict=True):
+            KernelRidge(alpha=1.0, kernel="linear").fit(phi, y).predict(query)
+
+    cg = rf.ConjugateGradient()
+    return seconds(loop, repeats=1) / seconds(lambda: rf.solve(cg, prompt, steps=8, ridge=1.0))
+
+
+def help_time() -> float:
+    command = [sys.executable, "-m", "ridgeformer.cli", "--help"]
+    return seconds(lambda: subprocess.run(command, capture_output=True, check=True))
+
+
+def main() -> None:
+    console = Console()
+    table = Table(title=f"ridgeformer benchmarks ({torch.get_num_threads()} threads)")
+    for name in ("what", "measured", "wanted", ""):
+        table.add_column(name, justify="left" if name == "what" else "right")
+    failed = False
+
+    def add(what: str, value: float, limit: float, at_most: bool, unit: str = "") -> None:
+        nonlocal failed
+        good = value <= limit if at_most else value >= limit
+        failed = failed or not good
+        sign = "≤" if at_most else "≥"
+        table.add_row(
+            what, f"{value:.3g}{unit}", f"{sign} {limit:g}{unit}", "ok" if good else "MISSED"
+        )
+
+    with console.status("measuring"):
+        small, large = forward_time(1024), forward_time(16384)
+        add("forward at k = 16,384 over k = 1,024 (8 CG steps)", large / small, 20, True, "×")
+        add("memory at k = 65,536, p = 16, 8 CG steps", large_memory(), 4, True, " GB")
+        add("compile and save CG, p = 64, 32 steps", compile_time(), 2, True, " s")
+        faster, slower = oracle_ratios()
+        add("krr, 1,000 prompts of k = 64: faster than KernelRidge", faster, 20, False, "×")
+        add("krr over a bare batched Cholesky", slower, 1.5, True, "×")
+        add("solve cg, 8 steps: faster than KernelRidge", solve_ratio(), 20, False, "×")
+        add("ridgeformer --help", help_time(), 0.5, True, " s")
+    console.print(table)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    console.print(
+        f"peak memory of this process {peak:.2f} GB; times are the fastest of several runs"
+    )
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The house keeps its shape: one class, short files, no solver's name in the transformer."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ridgeformer
+from ridgeformer.transformer import Transformer
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+def test_the_transformer_has_no_word_of_any_solver():
+    words = re.compile(
+        r"conjugate|ridge(?!former)|krr|richardson|chebyshev|\bcg\b|newton|solver|α", re.I
+    )
+    for path in (ROOT / "src/ridgeformer/transformer").glob("*.py"):
+        found = [line for line in path.read_text().splitlines() if words.search(line)]
+        assert found == [], path
+
+
+def test_a_compiled_model_is_an_instance_of_the_generic_class():
+    model = ridgeformer.compile(
+        ridgeformer.ConjugateGradient(), features=2, steps=1, ridge=1.0, max_eigenvalue=1.0
+    )
+    assert type(model.transformer) is Transformer
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_fit_in_one_sitting(path):
+    limit = 300 if path.name == "model.py" else 400
+    assert len(path.read_text().splitlines()) <= limit
+
+
+def test_no_pickle_anywhere():
+    for path in SOURCES:
+        assert not re.search(r"pickle(?!=False)|torch\.(save|load)\(", path.read_text()), path
+
+
+def test_every_public_name_loads():
+    for name in ridgeformer.__all__:
+        assert getattr(ridgeformer, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = ridgeformer.nonsense
+
+
+def test_importing_the_package_is_free():
+    code = "import sys, ridgeformer; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,76 @@
+"""README snippets and examples run, and the documents tell the truth about the code."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def run(command, cwd):
+    result = subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def snippets(language):
+    text = (ROOT / "README.md").read_text()
+    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
+
+
+def test_there_is_something_to_run():
+    assert EXAMPLES
+    assert snippets("python")
+
+
+@pytest.mark.parametrize("code", snippets("python"), ids=lambda code: code.strip().splitlines()[0])
+def test_readme_python(code, tmp_path):
+    run([sys.executable, "-c", code], tmp_path)
+
+
+def test_readme_commands(tmp_path):
+    """Every `ridgeformer …` line of the README, in order, in one folder."""
+    lines = [
+        line
+        for block in snippets("sh")
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.startswith(("ridgeformer ", "python "))
+    ]
+    assert any(line.startswith("ridgeformer compile") for line in lines)
+    for line in lines:
+        words = line.split("#")[0].split()
+        program = (
+            [sys.executable, "-m", "ridgeformer.cli"]
+            if words[0] == "ridgeformer"
+            else [sys.executable]
+        )
+        arguments = [str(ROOT / w) if w.startswith("examples/") else w for w in words[1:]]
+        run([*program, *arguments], tmp_path)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
+def test_examples(path, tmp_path):
+    assert run([sys.executable, str(path)], tmp_path).strip()
+
+
+def test_the_notation_names_code_that_exists():
+    import importlib
+
+    text = (ROOT / "docs/notation.md").read_text()
+    names = re.findall(r"`(ridgeformer[\w.]+)`", text)
+    assert len(names) > 10
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+
+
+def test_links_between_documents_exist():
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / link).exists(), f"{path.name}: {link}"
