@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -20,8 +21,7 @@ def run(command, cwd):
 
 
 def snippets(language):
-    text = (ROOT / "README.md").read_text()
-    return re.findall(rf"```{language}\n(.*?)```", text, re.S)
+    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
 
 
 def test_there_is_something_to_run():
@@ -68,6 +68,39 @@ def test_the_notation_names_code_that_exists():
     for name in names:
         module, _, attribute = name.rpartition(".")
         assert hasattr(importlib.import_module(module), attribute), name
+
+
+def table_of_what_compiles():
+    rows = re.findall(r"^\| (`.*?) \| (.*?)\| (.*?) \| (.*?) \| (.*?) \|$", README, re.M)
+    for solvers, options, layers, width, mlps in rows:
+        for solver in re.findall(r"`([\w-]+)`", solvers):
+            for mlp in mlps.split(" or "):
+                yield solver, options.strip(" `"), layers, width, mlp
+
+
+def value(formula, **names):
+    """'7T + 1' or '5p + 11' as a number."""
+    return eval(re.sub(r"(\d)([Tp])", r"\1 * \2", formula), names)
+
+
+def test_the_readme_table_covers_every_combination():
+    assert len(list(table_of_what_compiles())) == 15
+
+
+@pytest.mark.parametrize("line", list(table_of_what_compiles()), ids=str)
+def test_the_readme_table_is_true(line):
+    from ridgeformer.compiler import compile
+    from ridgeformer.solvers import make_solver
+
+    solver, options, layers, width, mlp = line
+    for p, steps in ((4, 5), (11, 9)):
+        config = compile(
+            make_solver(solver, "jacobi" if "jacobi" in options else "none"),
+            features=p, steps=steps, ridge=1.0, max_eigenvalue=50.0, causal="--causal" in options,
+            mlp=mlp,
+        ).transformer.config  # fmt: skip
+        assert config.n_layers == value(layers, T=steps)
+        assert config.d_model == value(width, p=p)
 
 
 def test_links_between_documents_exist():

@@ -76,7 +76,7 @@ class FeatureLowering(Lowering):
                 self.s.head(time, name, "aggregator", "aggregator", [left], [right], written)
         return out
 
-    def predict(self, step: int, alpha: Vector, cell: Cell) -> Cell:
+    def predict(self, alpha: Vector, cell: Cell) -> Cell:
         """φ(x)·w at the queries: q = φ, k = w, value = 1; the supports cannot see the aggregator."""
         phi, w = whole(self.phi), whole(cell)
         time = self.s.attention_time([phi, w])

@@ -77,7 +77,7 @@ class DualLowering(Lowering):
                 self.s.write(ProductWrite(time, whole(token), value, out, o, name))
         return out
 
-    def predict(self, step: int, alpha: Vector, cell: Cell) -> Cell:
+    def predict(self, alpha: Vector, cell: Cell) -> Cell:
         """f = Kα. Where α grew by multiples of vectors whose K v is known, so does f."""
         known = (
             alpha.scaled

@@ -33,7 +33,7 @@ from ridgeformer.program.tables import reciprocal_table, unit_table
 from ridgeformer.types import Refusal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reduction:
     """A dot product as a factor: remembers its vectors, so that a scale can ride on the same head."""
 
@@ -96,7 +96,8 @@ class Lowering(ABC):
     s: Schedule = field(default_factory=Schedule)
     values: dict[Channel, Vector | Scalar | Token] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
-    merged: dict[tuple[int, ...], Cell] = field(default_factory=dict)
+    merged: dict[Scalar, Cell] = field(default_factory=dict)
+    """Products that are already there, by their factors in order of identity."""
     unclamped: dict[Cell, Cell] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -118,8 +119,8 @@ class Lowering(ABC):
         """The vector in channels of its own."""
 
     @abstractmethod
-    def predict(self, step: int, alpha: Vector, cell: Cell) -> Cell:
-        """Predictions at the queries, from the iterate."""
+    def predict(self, alpha: Vector, cell: Cell) -> Cell:
+        """Predictions at the queries, from the iterate as an expression and as stored."""
 
     @abstractmethod
     def diagonal(self) -> Token: ...
@@ -153,7 +154,7 @@ class Lowering(ABC):
             self.values[channel] = Vector(whole(cell))
             self.sites.append(Site(step, name, cell))
             if name == "alpha":
-                self.sites.append(Site(step, "prediction", self.predict(step, value, cell)))
+                self.sites.append(Site(step, "prediction", self.predict(value, cell)))
         elif isinstance(value, tuple) and len(value) > 1:
             # An inverse is ready last: it stays a factor, and what it multiplies need not wait.
             late = tuple(f for f in value if isinstance(f, Inverse))[-1:]
@@ -253,19 +254,18 @@ class Lowering(ABC):
         """One cell that holds the product."""
         if len(factors) == 1:
             return stored(factors[0])
-        key = tuple(sorted(id(f) for f in factors))
+        key = tuple(sorted(factors, key=id))
         if key not in self.merged:
             self.merged[key] = self.multiply_out(self.reuse(factors), name)
         return self.merged[key]
 
     def reuse(self, factors: Scalar) -> Scalar:
         """The same product through a part of it that is already there, which frees its factors."""
-        ids = [id(f) for f in factors]
         for key, cell in reversed(self.merged.items()):
-            if len(key) > 1 and all(ids.count(i) >= key.count(i) for i in key):
+            if all(factors.count(f) >= key.count(f) for f in key):
                 left = list(factors)
-                for i in key:
-                    left.remove(next(f for f in left if id(f) == i))
+                for factor in key:
+                    left.remove(factor)
                 return (*left, cell)
         return factors
 
@@ -278,9 +278,8 @@ class Lowering(ABC):
                 return self.dot(last.u, last.v, whole(scale), name)
             ordered = [scale, last]
         cells = sorted(map(stored, ordered), key=lambda c: c.written)
-        while (
-            len(cells) > 1
-        ):  # as in Huffman's code: a short product first, so that the rest is full
+        # As in Huffman's code, a short product comes first, so that all later ones are full.
+        while len(cells) > 1:
             count = min(3, len(cells)) if len(cells) % 2 else 2
             # A product of two frees one cell at most, so it waits for the layer before it is needed.
             wait = self.s.attention_time([whole(cells[-1])]) - 2 if count < len(cells) == 4 else 0
