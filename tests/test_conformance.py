@@ -167,6 +167,25 @@ def test_cg_stays_at_the_solution_and_zero_stays_zero(causal):
     assert trajectory(model, zero).predictions.abs().max() == 0
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("ridge", [1e-6, 0.1, 1e5])
+def test_any_ridge(ridge, causal, dtype):
+    task = PrescribedSpectrum(features=6, supports=20, outputs=2, condition=200, ridge=ridge)
+    prompt = task.draw(16, seed=0).to(getattr(torch, dtype))
+    model = compile(
+        make_solver("cg"), features=6, outputs=2, steps=5, ridge=ridge, causal=causal,
+        max_eigenvalue=task.max_eigenvalue, dtype=dtype,
+    )  # fmt: skip
+    found = trajectory(model, prompt).predictions.numpy()
+    textbook = feature_predictions if causal else dual_predictions
+    reference, extended = (
+        textbook(prompt, ridge, 5, d) for d in (getattr(np, dtype), np.longdouble)
+    )
+    relative = 1e-9 if dtype == "float64" else 1e-6
+    assert excess(found, reference, extended, relative).max() < 1
+
+
 @pytest.mark.parametrize("size", [1e-11, 1e-4, 1e4, 1e11])
 def test_targets_of_any_size_in_the_domain(size):
     task = PrescribedSpectrum(features=4, supports=12, condition=30)

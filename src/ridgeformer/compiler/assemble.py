@@ -22,6 +22,7 @@ from ridgeformer.compiler.schedule import (
 )
 from ridgeformer.transformer import Transformer, TransformerConfig
 from ridgeformer.transformer.model import Block
+from ridgeformer.types import Refusal
 
 TOKENS: tuple[Token, ...] = ("support", "aggregator", "query")
 
@@ -151,7 +152,7 @@ class Assembler:
             neurons = rows.start + index * width
             np.add.at(weights["W_in"], (columns, neurons + positions), sign * coefficients)
             weights["W_out"][neurons + np.arange(width), target[:width]] += sign
-        self.restrict(weights, write.tokens, rows, "W_gate")
+        self.restrict(weights, write.tokens, rows, "W_gate", np.ones(rows.stop - rows.start))
 
     def fill_hinges(self, weights: dict[str, np.ndarray], write: HingeWrite, rows: slice) -> None:
         columns, _, coefficients = columns_of(write.x)
@@ -166,22 +167,29 @@ class Assembler:
             hinge[flags, rows.stop - 1] += 1.0
             output.append(write.constant)
         weights["W_out"][rows, write.cell.columns[write.offset]] += np.array(output)
-        self.restrict(weights, write.tokens, rows, "W_in")
+        sizes = np.abs(np.append(write.slopes, 1.0))[: rows.stop - rows.start]
+        self.restrict(weights, write.tokens, rows, "W_in", sizes)
 
     def restrict(
-        self, weights: dict[str, np.ndarray], tokens: frozenset[Token], rows: slice, free: str
+        self,
+        weights: dict[str, np.ndarray],
+        tokens: frozenset[Token],
+        rows: slice,
+        free: str,
+        sizes: np.ndarray,
     ) -> None:
         """Silences neurons at all other tokens.
 
-        A gated MLP multiplies by the flag, in the factor that is still free. A plain one subtracts a number larger than anything in
-        the stream where the flag of another token is set; where it is not, nothing is added.
+        A gated MLP multiplies by the flag, in the factor that is still free. A plain one subtracts a
+        number larger than anything in the stream, times the size with which the neuron reads it,
+        where the flag of another token is set; where it is not, nothing is added.
         """
         for token in TOKENS:
             column = self.flags[token].columns[0]
             if self.gated and token in tokens:
                 weights[free][column, rows] += 1.0
             elif not self.gated and token not in tokens:
-                weights["W_in"][column, rows] -= self.gate
+                weights["W_in"][column, rows] -= self.gate * sizes
 
 
 def distinct_values(group: list[Head]) -> list[tuple[Form, list[Output]]]:
@@ -219,5 +227,11 @@ def build(
     inputs = [*phi.columns, *y.columns, *(f.columns[0] for f in (s.support, s.one, s.query))]
     model.embed.W[torch.arange(len(inputs)), torch.tensor(inputs)] = 1.0
     model.unembed.W[torch.tensor(prediction.columns), torch.arange(y.width)] = 1.0
-    assembler.fill(model)
+    with np.errstate(over="ignore"):  # said below, in words
+        assembler.fill(model)
+    if not all(torch.isfinite(weight).all() for weight in model.parameters()):
+        raise Refusal(
+            f"Some weights exceed the range of {dtype}: bring --ridge and --max-eigenvalue nearer to "
+            "1 by rescaling the features, or use --dtype float64."
+        )
     return model

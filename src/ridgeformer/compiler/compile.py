@@ -13,7 +13,7 @@ from ridgeformer.compiler.layout import Layout, erase_the_dead, take_over
 from ridgeformer.compiler.linear import DualLowering
 from ridgeformer.compiler.lower import Lowering
 from ridgeformer.compiler.sites import describe_sites
-from ridgeformer.program import TARGET_NORM, Program, largest, trace
+from ridgeformer.program import TARGET_NORM, Program, largest, largest_vector, trace
 from ridgeformer.solvers import Solver
 from ridgeformer.types import Refusal
 
@@ -69,9 +69,9 @@ def check_sizes(**sizes: int) -> None:
 
 def gate_constant(program: Program, dtype: str) -> float:
     """A power of two above every value in the stream, with which an MLP silences a neuron."""
-    top = program.max_eigenvalue**0.5
-    query = QUERY_ROOM * top * max(top, 1.0)
-    bound = largest(program) * max(query, 1.0)
+    # At a query, a mat-vec is as long as the query's features times Φᵀv.
+    at_queries = QUERY_ROOM * program.max_eigenvalue * largest_vector(program)
+    bound = max(largest(program), at_queries)
     if not bound < LARGEST[dtype]:
         raise Refusal(
             f"Values up to {bound:.3g} would occur, beyond the range of {dtype}: lower the ratio of "

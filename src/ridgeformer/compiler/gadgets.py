@@ -109,7 +109,7 @@ def spread(form: Form, output: int) -> Form:
 
 
 def table(s: Schedule, x: Cell, hinges: HingeTable, name: str) -> Cell:
-    """A falling convex function of a scalar: hinges relu(x_i − x) with positive weights."""
+    """A falling convex function of a scalar: hinges that open to the left, with positive weights."""
     time = s.mlp_time([whole(x)])
     out = s.new(name, "aggregator", x.width, time)
     for o in range(x.width):
@@ -126,22 +126,13 @@ def hinge_write(
     offset: int,
     tokens: frozenset[Token],
     label: str,
+    shift: float = 0.0,
 ) -> None:
-    slopes = -np.ones_like(hinges.knots)
-    s.write(
-        HingeWrite(
-            time,
-            x,
-            slopes,
-            hinges.knots,
-            hinges.weights,
-            hinges.constant,
-            out,
-            offset,
-            tokens,
-            label,
-        )
-    )
+    """out += the table at x + shift."""
+    root = np.sqrt(hinges.knots)
+    slopes, biases = -1 / root, (hinges.knots - shift) / root
+    weights, constant = hinges.weights, hinges.constant
+    s.write(HingeWrite(time, x, slopes, biases, weights, constant, out, offset, tokens, label))
 
 
 def bent(

@@ -116,10 +116,10 @@ class DualLowering(Lowering):
         """1/(d + c) at every support: the table, then the correction of `Reciprocal`, in the MLP."""
         correction = reciprocal_table(lo, hi)
         s, table, c = self.s, correction.table, token.constant
-        shifted = type(table)(table.knots - c, table.weights, table.constant)
         time = s.mlp_time([whole(token.cell)])
         z = s.new("1/d", "data", 1, time)
-        gadgets.hinge_write(s, time, whole(token.cell), shifted, z, 0, SUPPORT, "1/d, first guess")
+        d = whole(token.cell)
+        gadgets.hinge_write(s, time, d, table, z, 0, SUPPORT, "1/d, first guess", shift=c)
         support = whole(self.s.support)
         e = self.gated_product(z, whole(token.cell, -1.0) + scaled(support, -c), support, "1 − d·z")
         z = self.gated_product(z, support + whole(e, correction.a), (), "1/d")

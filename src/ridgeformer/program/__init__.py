@@ -2,7 +2,7 @@
 
 from ridgeformer.program.interpret import interpret
 from ridgeformer.program.ops import Channel, Program
-from ridgeformer.program.ranges import largest, ranges
+from ridgeformer.program.ranges import largest, largest_vector, ranges
 from ridgeformer.program.trace import TARGET_NORM, TracingMachine, trace
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "TracingMachine",
     "interpret",
     "largest",
+    "largest_vector",
     "ranges",
     "trace",
 ]

@@ -23,6 +23,7 @@ from ridgeformer.program.ops import (
     Program,
     Target,
     Unit,
+    inputs,
 )
 from ridgeformer.program.tables import unit_table
 
@@ -42,8 +43,25 @@ def ranges(program: Program) -> dict[Channel, Range]:
 
 
 def largest(program: Program) -> float:
-    """A bound on the absolute value of every channel."""
-    return max(max(-low, high) for low, high in ranges(program).values())
+    """A bound on the absolute value of every channel that is more than a factor of a product.
+
+    Factors are multiplied three at a time in an order of the compiler's choosing, so a partial
+    product may exceed its factors, but by no more than the spread of the clamps: 2¹⁰ is room enough.
+    """
+    used = {channel for op in program.ops if not isinstance(op, Multiply) for channel in inputs(op)}
+    used.update(c for state in program.states for c in state.values() if c is not None)
+    found = ranges(program)
+    return 2.0**10 * max(
+        max(-low, high) for channel, (low, high) in found.items() if channel in used
+    )
+
+
+def largest_vector(program: Program) -> float:
+    """A bound on the norm of whatever is multiplied by K."""
+    found = ranges(program)
+    sources = [op.v for op in program.ops if isinstance(op, MatVec)]
+    sources += [state["alpha"] for state in program.states if state["alpha"] is not None]
+    return max(found[channel][1] for channel in sources)
 
 
 def infer(op: Op, found: dict[Channel, Range], program: Program) -> Range:

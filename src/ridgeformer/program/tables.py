@@ -1,7 +1,7 @@
 """Functions that one ReLU layer computes without cancellation, over any dynamic range.
 
-A convex falling function is interpolated as  f(x) ≈ c + Σ_i w_i·relu(x_i − x)  with w_i > 0: the
-hinges open to the LEFT. Every term is positive, so the sum is as accurate as its terms. (Hinges
+A convex falling function is interpolated as  f(x) ≈ c + Σ_i w_i·relu((x_i − x)/√x_i)  with w_i > 0:
+the hinges open to the LEFT. Every term is positive, so the sum is as accurate as its terms. (Hinges
 that open to the right need weights of both signs, and lose a factor (hi/lo)² in relative accuracy:
 1/x over seven decades would have no correct digit left in float64.)
 """
@@ -28,7 +28,10 @@ FINE_RATIO, COARSE_RATIO, KNOTS = 1.15, 1.2, 88
 
 @dataclass(frozen=True)
 class HingeTable:
-    """c + Σ w_i·relu(x_i − x); constant outside [first knot, last knot]."""
+    """c + Σ w_i·relu((x_i − x)/√x_i); constant outside [first knot, last knot].
+
+    The root shares the range of magnitudes between the two factors, which float32 needs.
+    """
 
     knots: np.ndarray
     weights: np.ndarray
@@ -36,7 +39,8 @@ class HingeTable:
 
     def __call__(self, x: Tensor) -> Tensor:
         knots, weights = torch.from_numpy(self.knots).to(x), torch.from_numpy(self.weights).to(x)
-        return self.constant + (torch.relu(knots - x[..., None]) * weights).sum(-1)
+        hinges = torch.relu((knots - x[..., None]) / knots.sqrt())
+        return self.constant + (hinges * weights).sum(-1)
 
 
 def hinge_table(
@@ -51,7 +55,7 @@ def hinge_table(
     values = values * 2 / (1 + (chord / f(inner)).max())
     slopes = (values[:-1] - values[1:]) / np.diff(knots)
     weights = np.append(-slopes[0], np.append(slopes[:-1] - slopes[1:], slopes[-1]))
-    return HingeTable(knots, weights, float(values[-1]))
+    return HingeTable(knots, weights * np.sqrt(knots), float(values[-1]))
 
 
 @cache
