@@ -39,10 +39,7 @@ def test_every_step_equals_the_textbook(seed):
     for task, prompt in problems(count=9, batch=8, max_condition=1e3, seed=seed):
         steps = min(task.features, 20)
         found = trajectory(compiled(task, steps, 1e3), prompt).predictions.numpy()
-        reference, extended = (
-            dual_predictions(prompt, 1.0, steps, d) for d in (np.float64, np.longdouble)
-        )
-        assert excess(found, reference, extended).max() < 1, task
+        assert excess(found, dual_predictions, prompt, 1.0).max() < 1, task
 
 
 def final_errors(task, prompt, max_condition, dtype):
@@ -85,11 +82,11 @@ def check_final_errors(count, batch, max_condition, dtype, seed):
 
 
 def test_final_error_after_running_on_past_convergence():
-    assert check_final_errors(count=8, batch=8, max_condition=1e6, dtype="float64", seed=10) == 64
+    assert check_final_errors(count=5, batch=12, max_condition=1e6, dtype="float64", seed=10) == 60
 
 
 def test_final_error_in_single_precision():
-    assert check_final_errors(count=8, batch=8, max_condition=1e3, dtype="float32", seed=11) == 64
+    assert check_final_errors(count=5, batch=12, max_condition=1e3, dtype="float32", seed=11) == 60
 
 
 @pytest.mark.slow
