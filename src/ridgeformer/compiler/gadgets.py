@@ -211,8 +211,10 @@ class Inverse:
     a consumer pays no layer for it.
     """
 
-    def __init__(self, s: Schedule, guess: Cell, x: Cell, correction: Reciprocal) -> None:
-        self.s, self.correction = s, correction
+    def __init__(
+        self, s: Schedule, guess: Cell, x: Cell, correction: Reciprocal, name: str = "1/x"
+    ) -> None:
+        self.s, self.correction, self.name = s, correction, name
         self.e, z = residual_of_inverse(s, x, guess, correction.a)
         d, f = correction.d, correction.f
         self.w = times_quadratic(s, whole(z), self.e, d, f, "W", in_place=True)
@@ -230,5 +232,7 @@ class Inverse:
         """1/x itself, a layer later: W·(1 + b·e + c·e²)."""
         if self.whole is None:
             b, c = self.correction.b, self.correction.c
-            self.whole = times_quadratic(self.s, whole(self.w), self.e, b, c, "1/x", in_place=True)
+            self.whole = times_quadratic(
+                self.s, whole(self.w), self.e, b, c, self.name, in_place=True
+            )
         return self.whole

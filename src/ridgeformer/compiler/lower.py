@@ -169,9 +169,9 @@ class Lowering(ABC):
                 return self.diagonal()
             case MatVec(v=v):
                 return Vector(whole(self.matvec(self.form(v), f"K{v.name}")))
-            case Dot(u=u, v=v):
+            case Dot(out=out, u=u, v=v):
                 left, right = self.form(u), self.form(v)
-                return (Reduction(self.dot(left, right, None, "dot"), left, right),)
+                return (Reduction(self.dot(left, right, None, out.name), left, right),)
             case Combine():
                 return self.combine(op)
             case Multiply(a=a, b=b):
@@ -185,8 +185,8 @@ class Lowering(ABC):
                 clamped = gadgets.clamp(self.s, self.scalar(x), lo, hi, self.scalar(x).name)
                 self.unclamped[clamped] = self.scalar(x)
                 return (clamped,)
-            case Invert(x=x, lo=lo, hi=hi):
-                return self.invert(x, lo, hi)
+            case Invert():
+                return self.invert(op)
             case Unit(x=x, lo=lo, hi=hi):
                 return (gadgets.table(self.s, self.scalar(x), unit_table(lo, hi), "c"),)
             case Hold(x=x, lo=lo, hi=hi):
@@ -222,15 +222,15 @@ class Lowering(ABC):
         assert a.constant == 0.0
         return Vector((), (), ((1.0, a.cell, b.linear),))
 
-    def invert(self, x: Channel, lo: float, hi: float) -> Scalar | Token:
-        value = self.values[x]
+    def invert(self, op: Invert) -> Scalar | Token:
+        value = self.values[op.x]
         if isinstance(value, Token):
-            return Token(self.invert_token(value, lo, hi))
-        clamped = self.scalar(x)
-        correction = reciprocal_table(lo, hi)
+            return Token(self.invert_token(value, op.lo, op.hi))
+        clamped = self.scalar(op.x)
+        correction = reciprocal_table(op.lo, op.hi)
         # The table is constant outside [lo, hi], so it may read the cell before it is clamped.
         guess = gadgets.table(self.s, self.unclamped.get(clamped, clamped), correction.table, "z")
-        return (Inverse(self.s, guess, clamped, correction),)
+        return (Inverse(self.s, guess, clamped, correction, op.out.name),)
 
     def form(self, channel: Channel) -> Form:
         """A vector as something a head can read; stores it only when it must."""
@@ -275,6 +275,7 @@ class Lowering(ABC):
         if isinstance(last, Reduction) and len(ordered) > 1:
             scale = self.merge(tuple(ordered[:-1]))
             if scale.written < last.cell.written:  # in time to ride on the reduction's own head
+                name = name if name != "t" else f"{scale.name}·{last.cell.name}"
                 return self.dot(last.u, last.v, whole(scale), name)
             ordered = [scale, last]
         cells = sorted(map(stored, ordered), key=lambda c: c.written)

@@ -43,7 +43,11 @@ def describe_sites(lowering: Lowering, assembler: Assembler) -> dict[str, Any]:
     layers = [
         {
             "attention": [describe_head(group) for group in assembler.heads.get(layer, [])],
-            "mlp": [describe_write(write) for write in assembler.writes.get(layer, [])],
+            "mlp": [
+                describe_write(write)
+                for write in assembler.writes.get(layer, [])
+                if assembler.neurons(write)  # a cell that is taken over as it is needs none
+            ],
         }
         for layer in range(assembler.n_layers)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ridgeformer.program.ops import (
     Channel,
@@ -42,12 +42,12 @@ class Traced:
     terms: tuple[tuple[float, Channel], ...]
     constant: float = 0.0
 
-    def channel(self, name: str = "t") -> Channel:
+    def channel(self) -> Channel:
         """This value as one channel, recording a `Combine` where it is not one already."""
         if len(self.terms) == 1 and self.terms[0][0] == 1.0 and self.constant == 0.0:
             return self.terms[0][1]
         return self.machine.record(
-            lambda out: Combine(out, self.terms, self.constant), self.kind, name
+            lambda out: Combine(out, self.terms, self.constant), self.kind, sum_name(self.terms)
         )
 
     def __add__(self, other: Traced | float) -> Traced:
@@ -69,7 +69,8 @@ class Traced:
         if not b.terms and b.constant == 0.0:
             return b
         left, right = a.channel(), b.channel()
-        return self.machine.traced(lambda out: Multiply(out, left, right), b.kind, "t")
+        name = f"{left.name}·{right.name}"
+        return self.machine.traced(lambda out: Multiply(out, left, right), b.kind, name)
 
     def __neg__(self) -> Traced:
         return -1.0 * self
@@ -87,7 +88,9 @@ class TracingMachine(Machine):
         max_eigenvalue: float,
         dtype: str = "float64",
         space: Literal["dual", "feature"] = "dual",
+        names: dict[int, str] | None = None,
     ) -> None:
+        """`names` gives operations other names than what they compute, by their position."""
         if not 0 < ridge < float("inf"):
             raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
         if not 0 < max_eigenvalue < float("inf"):
@@ -95,7 +98,7 @@ class TracingMachine(Machine):
                 f"The bound on λ_max(K) must be positive and finite, got {max_eigenvalue}."
             )
         self.ridge, self.max_eigenvalue, self.dtype = ridge, max_eigenvalue, dtype
-        self.space = space
+        self.space, self.names = space, names or {}
         self.norms: dict[Channel, float] = {}
         self.ops: list[Op] = []
         self.cache: dict[tuple[object, ...], Channel] = {}
@@ -107,7 +110,8 @@ class TracingMachine(Machine):
         op = make(probe)  # type: ignore[operator]
         key = (type(op), kind, *(value for value in vars(op).values() if value is not probe))
         if key not in self.cache:
-            out = Channel(len(self.ops), name, kind)
+            index = len(self.ops)
+            out = Channel(index, self.names.get(index, name), kind)
             self.ops.append(make(out))  # type: ignore[operator]
             self.cache[key] = out
         return self.cache[key]
@@ -138,7 +142,7 @@ class TracingMachine(Machine):
 
     def dot(self, u: Traced, v: Traced) -> Traced:
         a, b = u.channel(), v.channel()
-        return self.traced(lambda out: Dot(out, a, b), "scalar", "dot")
+        return self.traced(lambda out: Dot(out, a, b), "scalar", f"{a.name}ᵀ{b.name}")
 
     def reciprocal(self, x: Traced) -> Traced:
         channel = x.channel()
@@ -148,7 +152,7 @@ class TracingMachine(Machine):
                 "it: state the range with m.assume before dividing."
             )
         lo, hi = self.clamped[channel]
-        return self.traced(lambda out: Invert(out, channel, lo, hi), x.kind, "inverse")
+        return self.traced(lambda out: Invert(out, channel, lo, hi), x.kind, f"1/({channel.name})")
 
     def unit(self, x: Traced, bounds: Bounds) -> Traced:
         channel, (lo, hi) = x.channel(), bounds()
@@ -168,9 +172,11 @@ class TracingMachine(Machine):
         return clamped
 
     def bound(self, v: Traced, norm: Callable[[], float], why: str) -> Traced:
-        if v.terms:
-            self.norms[v.channel()] = norm()
-        return v
+        if not v.terms:
+            return v
+        channel = v.channel()  # what is bounded is one channel, and is read as that from here on
+        self.norms[channel] = norm()
+        return Traced(self, v.kind, ((1.0, channel),))
 
     def interval(self, kind: Precondition) -> Interval:
         return certified_interval(kind, self.ridge, self.max_eigenvalue)
@@ -204,25 +210,19 @@ def trace(
     """
     if steps < 1:
         raise Refusal(f"A program needs at least one step, got {steps}.")
-    machine = TracingMachine(ridge, max_eigenvalue, dtype, space)
-    states: list[dict[str, Channel | None]] = []
 
-    def keep(state: object) -> dict[str, Channel | None]:
-        values = {n: v for n, v in state._asdict().items() if isinstance(v, Traced)}  # type: ignore[attr-defined]
-        return {n: v.channel(n) if v.terms else None for n, v in values.items()}
+    def run(names: dict[int, str]) -> tuple[TracingMachine, list[dict[str, Channel | None]]]:
+        machine = TracingMachine(ridge, max_eigenvalue, dtype, space, names)
+        return machine, record_states(solver, machine, steps)
 
     try:
-        state = solver.init(machine)
-        states.append(keep(state))
-        for t in range(1, steps + 1):
-            # Later steps read the state through its channels, so that each is computed once.
-            fixed = {
-                name: Traced(machine, getattr(state, name).kind, ((1.0, channel),))
-                for name, channel in states[-1].items()
-                if channel is not None
-            }
-            state = solver.step(machine, state._replace(**fixed), t)
-            states.append(keep(state))
+        # Only a finished step says what its channels are called, so the second run has the names.
+        names: dict[int, str] = {}
+        for state in run({})[1]:
+            for name, channel in state.items():
+                if channel is not None:
+                    names.setdefault(channel.index, name)
+        machine, states = run(names)
     except Refusal as refusal:
         raise Refusal(f"{solver.name} cannot be compiled: {refusal}") from refusal
     return Program(
@@ -234,3 +234,35 @@ def trace(
         machine.target_norm(),
         machine.norms,
     ).pruned()
+
+
+def record_states(
+    solver: Solver, machine: TracingMachine, steps: int
+) -> list[dict[str, Channel | None]]:
+    """Runs the solver on the machine; the channels of its state after each step."""
+
+    def keep(state: Any) -> dict[str, Channel | None]:
+        values = {n: v for n, v in state._asdict().items() if isinstance(v, Traced)}
+        return {n: v.channel() if v.terms else None for n, v in values.items()}
+
+    state = solver.init(machine)
+    states = [keep(state)]
+    for t in range(1, steps + 1):
+        # Later steps read the state through its channels, so that each is computed once.
+        fixed = {
+            name: Traced(machine, getattr(state, name).kind, ((1.0, channel),))
+            for name, channel in states[-1].items()
+            if channel is not None
+        }
+        state = solver.step(machine, state._replace(**fixed), t)
+        states.append(keep(state))
+    return states
+
+
+def sum_name(terms: tuple[tuple[float, Channel], ...]) -> str:
+    """Kv + λv is called Av; any other sum is an update of its first term."""
+    known = {channel.name for _, channel in terms}
+    for name in known:
+        if f"K{name}" in known:
+            return f"A{name}"
+    return terms[0][1].name

@@ -10,15 +10,12 @@ without a special case. In the eager machine s is a power of two, so rescaling i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
 from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
+from ridgeformer.solvers.cg_bounds import ROOM, CGBounds
 from ridgeformer.solvers.machine import Bounds, Machine, Precondition, Value
 from ridgeformer.solvers.richardson import preconditioned
-
-ROOM = 16.0
-"""Factor by which ρ̂ may stray from 1 before the step is held back."""
 
 
 class CGState(NamedTuple):
@@ -47,85 +44,47 @@ class ConjugateGradient(Solver):
         inverse = m.inverse_preconditioner(self.precondition)
         r = m.target()
         z = preconditioned(r, inverse)
-
-        def bounds() -> tuple[float, float]:
-            # ρ = yᵀP⁻¹y, and P's entries lie in the interval of A.
-            (least, most), (lo, hi) = m.target_norm(), m.interval("none")
-            return (least**2, most**2) if inverse is None else (least**2 / hi, most**2 / lo)
-
-        return self.rescaled(m, m.zeros(), r, z, m.dot(r, z), 1.0, None, inverse, bounds)
+        rho = m.dot(r, z)
+        expected = CGBounds(m, self.precondition).target
+        return self.rescaled(m, 0, m.zeros(), r, z, rho, 1.0, inverse, expected)
 
     def step(self, m: Machine, s: CGState, t: int) -> CGState:
+        known = CGBounds(m, self.precondition)
         Ap = m.matvec(s.p)
-        curvature = m.assume(
-            m.dot(s.p, Ap),
-            lambda: self.curvature_bounds(m),
-            "pᵀAp lies between the extreme eigenvalues of P⁻¹A times ρ",
-        )
+        curvature = m.assume(m.dot(s.p, Ap), *known.curvature)
         gamma = s.rho * m.reciprocal(curvature)
-        alpha = m.bound(
-            s.alpha + gamma * s.scale * s.p,
-            lambda: m.solution_norm(self.precondition),
-            "the norm of CG's iterates rises to ‖α*‖ (Steihaug 1983)",
-        )
-        r = m.bound(
-            s.r - gamma * Ap,
-            lambda: self.norm_bound(m, s.inverse is not None, 1),
-            "‖r‖² grows at most by κ in a step",
-        )
+        alpha = m.bound(s.alpha + gamma * s.scale * s.p, *known.alpha)
+        r = m.bound(s.r - gamma * Ap, *known.residual)
         z = preconditioned(r, s.inverse)
         rho = m.dot(r, z)
         beta = rho * s.inverse_rho
-
-        def bounds() -> tuple[float, float]:
-            # The A⁻¹-norm of the residual falls, so ρ grows at most by cond(P⁻¹A) in a step.
-            lo, hi = m.interval(self.precondition)
-            return 0.0, ROOM * hi / lo
-
-        return self.rescaled(m, alpha, r, z, rho, s.scale, beta * s.p, s.inverse, bounds, t)
-
-    def curvature_bounds(self, m: Machine) -> tuple[float, float]:
-        lo, hi = m.interval(self.precondition)
-        return 0.5 * lo, 4 * hi  # ρ̂ is within 1/2 and 2, and round-off gets some room above
-
-    def norm_bound(self, m: Machine, preconditioned: bool, growth: int) -> float:
-        """√(ROOM·growth·κ): ρ̂ is at most ROOM, and a squared norm in the metric of P⁻¹."""
-        (lo, hi), (first, last) = m.interval("none"), m.interval(self.precondition)
-        metric = max(hi, 1 / lo, 1.0) if preconditioned else 1.0
-        return sqrt(ROOM * metric * max(1.0, growth * last / first))
+        p = z + beta * s.p
+        return self.rescaled(m, t, alpha, r, p, rho, s.scale, s.inverse, known.rho)
 
     def rescaled(
         self,
         m: Machine,
+        t: int,
         alpha: Value,
         r: Value,
-        z: Value,
+        p: Value,
         rho: Value,
         scale: Value,
-        conjugate: Value | None,
         inverse: Value | None,
-        bounds: Bounds,
-        t: int = 0,
+        expected: Bounds,
     ) -> CGState:
-        """The new direction P⁻¹r + βp, and the whole state in a unit where ρ̂ is near 1."""
-        c = m.unit(rho, bounds)
+        """The same state in a new unit, in which ρ̂ is near 1."""
+        known = CGBounds(m, self.precondition)
+        c = m.unit(rho, expected)
         rho_hat = m.bound(c * c * rho, lambda: ROOM, "c is near ρ^(−1/2)")
-        clamped = m.assume(rho_hat, lambda: (1 / ROOM, ROOM), "c is near ρ^(−1/2)")
-        inverse_rho = m.reciprocal(clamped)
+        inverse_rho = m.reciprocal(m.assume(rho_hat, *known.rho_hat))
         return CGState(
             alpha=alpha,
-            r=m.bound(c * r, lambda: self.norm_bound(m, inverse is not None, 0), "‖r̂‖² = ρ̂"),
-            p=m.bound(
-                c * z if conjugate is None else c * z + c * conjugate,
-                lambda: self.norm_bound(m, inverse is not None, t + 1),
-                "‖p‖² = ρ_t² Σ_j 1/ρ_j, and ρ_t ≤ κ ρ_j",
-            ),
+            r=m.bound(c * r, *known.unit_residual),
+            p=m.bound(c * p, *known.direction(t)),
             rho=m.hold(rho_hat, 1 / ROOM, 2 / ROOM),
             inverse_rho=inverse_rho,
-            scale=m.bound(
-                scale * c * rho * inverse_rho,  # scale / c, without a second division
-                lambda: self.norm_bound(m, inverse is not None, 1) * m.target_norm()[1],
-                "s is ‖r‖ up to a factor ROOM, and ‖r‖² never exceeds κ‖y‖²",
-            ),
+            # scale / c, without a second division
+            scale=m.bound(scale * c * rho * inverse_rho, *known.scale),
             inverse=inverse,
         )

@@ -1,0 +1,85 @@
+"""What is known of CG's quantities before any prompt is seen, each bound with its reason.
+
+In the eager machine these cost nothing. The compiler needs them: a ReLU network can invert a number
+only over a range, and must know how large the values in its stream can become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import sqrt
+
+from ridgeformer.solvers.machine import Bounds, Machine, Precondition
+
+ROOM = 16.0
+"""Factor by which ρ̂ = r̂ᵀP⁻¹r̂ may stray from 1 before a step is held back."""
+
+Norm = tuple[Callable[[], float], str]
+Range = tuple[Bounds, str]
+
+
+@dataclass(frozen=True)
+class CGBounds:
+    m: Machine
+    precondition: Precondition
+
+    @property
+    def target(self) -> Bounds:
+        """ρ = yᵀP⁻¹y, where the entries of P lie in the interval of A."""
+
+        def bounds() -> tuple[float, float]:
+            (least, most), (lo, hi) = self.m.target_norm(), self.m.interval("none")
+            plain = self.precondition == "none"
+            return (least**2, most**2) if plain else (least**2 / hi, most**2 / lo)
+
+        return bounds
+
+    @property
+    def rho(self) -> Bounds:
+        """The A⁻¹-norm of the residual falls, so that ρ grows at most by cond(P⁻¹A) in a step."""
+        return lambda: (0.0, ROOM * self.condition)
+
+    @property
+    def rho_hat(self) -> Range:
+        return lambda: (1 / ROOM, ROOM), "c is near ρ^(−1/2)"
+
+    @property
+    def curvature(self) -> Range:
+        def bounds() -> tuple[float, float]:
+            lo, hi = self.m.interval(self.precondition)
+            return 0.5 * lo, 4 * hi  # ρ̂ is within 1/2 and 2, and round-off gets some room above
+
+        return bounds, "pᵀAp lies between the extreme eigenvalues of P⁻¹A times ρ"
+
+    @property
+    def alpha(self) -> Norm:
+        norm = "the norm of CG's iterates rises to ‖α*‖ (Steihaug 1983)"
+        return lambda: self.m.solution_norm(self.precondition), norm
+
+    @property
+    def residual(self) -> Norm:
+        return lambda: self.norm(growth=1), "‖r‖² grows at most by κ in a step"
+
+    @property
+    def unit_residual(self) -> Norm:
+        return lambda: self.norm(growth=0), "‖r̂‖² = ρ̂"
+
+    def direction(self, t: int) -> Norm:
+        return lambda: self.norm(growth=t + 1), "‖p‖² = ρ_t² Σ_j 1/ρ_j, and ρ_t ≤ κ ρ_j"
+
+    @property
+    def scale(self) -> Norm:
+        why = "s is ‖r‖ up to a factor ROOM, and ‖r‖² never exceeds κ‖y‖²"
+        return lambda: self.norm(growth=1) * self.m.target_norm()[1], why
+
+    @property
+    def condition(self) -> float:
+        lo, hi = self.m.interval(self.precondition)
+        return hi / lo
+
+    def norm(self, growth: int) -> float:
+        """√(ROOM·growth·κ): ρ̂ is at most ROOM, and a squared norm in the metric of P⁻¹."""
+        lo, hi = self.m.interval("none")
+        metric = 1.0 if self.precondition == "none" else max(hi, 1 / lo, 1.0)
+        return sqrt(ROOM * metric * max(1.0, growth * self.condition))
