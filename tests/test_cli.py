@@ -89,7 +89,7 @@ def test_solve_knows_the_closed_form_and_other_kernels(home, tmp_path):
 def test_inspect_shows_size_certificate_and_layers(home):
     result = cli("inspect", home / "cg", "--layers", "0")
     assert result.returncode == 0, result.stderr
-    for word in ("22 layers", "Certificate", "λ_max(K) ≤ 19", "alpha", "1/x", "erase"):
+    for word in ("22 layers", "Certificate", "λ_max(K) ≤ 19", "alpha", "inverse_rho", "erase"):
         assert word in result.stdout
 
 
