@@ -35,7 +35,7 @@ HEADER = [
     "model vs closed form",
     "textbook vs closed form",
     "theorem's bound",
-    "largest error/bound",
+    "worst error ÷ bound",
 ]
 
 
@@ -105,7 +105,10 @@ def streams(model: CompiledModel, prompt: Prompt) -> tuple[list[Stream], np.ndar
         ("a query token: the prediction f settles", k + 1, "data"),
     ):
         names = model.sites["channels"][place]
-        labels = [f"{column} {', '.join(cells[:4])}" for column, cells in enumerate(names)]
+        labels = [
+            f"{column} {', '.join(cells[:3])}".replace("inverse_rho", "1/rho")
+            for column, cells in enumerate(names)
+        ]
         used = [c for c in range(values.shape[2]) if np.abs(values[:, token, c]).max() > 0]
         found.append(Stream(title, values[:, token][:, used], [labels[c] for c in used]))
     layers = (np.arange(values.shape[0]) - 1) / 2

@@ -30,8 +30,8 @@ def style(figure: Figure, height: int, **layout: Any) -> Figure:
         template="plotly_white",
         height=height,
         font=FONT,
-        margin={"l": 70, "r": 20, "t": 60, "b": 60},
-        legend={"orientation": "h", "y": 1.14, "x": 0},
+        margin={"l": 70, "r": 20, "t": 90, "b": 60},
+        legend={"orientation": "h", "y": 1.2, "x": 0},
         **layout,
     )
     return figure
@@ -104,7 +104,7 @@ def stream_figure(streams: Sequence[Stream], layers: np.ndarray, marks: dict[flo
             x=position,
             y=1.0,
             yref="paper",
-            yshift=36,
+            yshift=46,
             text=label,
             showarrow=False,
             font={"size": 12},
