@@ -45,8 +45,8 @@ def test_every_step_equals_the_textbook(seed):
 def final_errors(task, prompt, max_condition, dtype):
     """Errors of model and textbook after 5p steps against the closed form, and round-off itself.
 
-    The closed form is refined in extended precision. Round-off is what one addition order of k(x)ᵀα
-    may lose: no float answer is better than that except by luck.
+    The closed form is refined in extended precision. Round-off is one unit in each term of
+    φ(x)ᵀΦᵀα, with the exact α: no float answer is better than that except by luck.
     """
     steps = 5 * task.features
     numpy_dtype = np.float64 if dtype == "float64" else np.float32
@@ -65,7 +65,7 @@ def final_errors(task, prompt, max_condition, dtype):
         residual = y - phi @ (transposed @ alpha) - alpha
         alpha = alpha + torch.linalg.solve(system, torch.from_numpy(residual.astype(float))).numpy()
     exact = query @ (transposed @ alpha)
-    terms = np.abs(query @ transposed) @ np.abs(alpha)
+    terms = np.abs(query) @ (np.abs(transposed) @ np.abs(alpha))
     errors = [np.abs(x - exact).max(axis=(1, 2)).astype(float) for x in (found[-1], textbook)]
     return *errors, np.finfo(numpy_dtype).eps * terms.max(axis=(1, 2)).astype(float)
 
