@@ -45,8 +45,9 @@ def test_every_step_equals_the_textbook(seed):
 def final_errors(task, prompt, max_condition, dtype):
     """Errors of model and textbook after 5p steps against the closed form, and round-off itself.
 
-    The closed form is refined in extended precision. Round-off is one unit in each term of
-    φ(x)ᵀΦᵀα, with the exact α: no float answer is better than that except by luck.
+    The closed form is refined in extended precision. Round-off is what the sum φ(x)ᵀΦᵀα of p + k
+    terms loses with the exact α, √(p + k)·u of its terms (Higham & Mary 2019): no float answer is
+    better than that except by luck.
     """
     steps = 5 * task.features
     numpy_dtype = np.float64 if dtype == "float64" else np.float32
@@ -69,7 +70,9 @@ def final_errors(task, prompt, max_condition, dtype):
     errors = [np.abs(x - exact).max(axis=(1, 2)).astype(float) for x in (found[-1], textbook)]
     # Long after convergence, textbook CG divides by numbers that underflow, and may end as NaN.
     errors[1] = np.where(np.isfinite(errors[1]), errors[1], np.inf)
-    return *errors, np.finfo(numpy_dtype).eps * terms.max(axis=(1, 2)).astype(float)
+    units = max(1.0, np.sqrt(task.features + task.supports) / 2)
+    round_off = np.finfo(numpy_dtype).eps * units * terms.max(axis=(1, 2)).astype(float)
+    return *errors, round_off
 
 
 def check_final_errors(count, batch, max_condition, dtype, seed):
