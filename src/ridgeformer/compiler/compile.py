@@ -13,7 +13,7 @@ from ridgeformer.compiler.layout import Layout, erase_the_dead, take_over
 from ridgeformer.compiler.linear import DualLowering
 from ridgeformer.compiler.lower import Lowering
 from ridgeformer.compiler.sites import describe_sites
-from ridgeformer.program import TARGET_NORM, Program, largest, largest_vector, trace
+from ridgeformer.program import Program, largest, largest_vector, trace
 from ridgeformer.solvers import Solver
 from ridgeformer.types import Refusal
 
@@ -84,9 +84,8 @@ def lower(program: Program, features: int, outputs: int, causal: bool, mlp: str)
     backend = FeatureLowering if causal else DualLowering
     lowering = backend(outputs=outputs, features=features, gated=mlp == "reglu")
     lowering.run(program)
-    for (
-        site
-    ) in lowering.sites:  # the answer stays in the stream, as predictions and as coefficients
+    # The answer stays in the stream, as predictions and as coefficients.
+    for site in lowering.sites:
         if site.step == program.steps and site.name in ("alpha", "prediction"):
             site.cell.keep = True
     return lowering
@@ -96,7 +95,7 @@ def certify(
     solver: Solver, program: Program, features: int, outputs: int, space: str, dtype: str
 ) -> Certificate:
     relative_error, round_off_factor = PROMISE[dtype]
-    least, most = program.target_norm if space == "feature" else TARGET_NORM[dtype]
+    least, most = program.target_norm
     return Certificate(
         solver=solver.name,
         precondition=getattr(solver, "precondition", "none"),

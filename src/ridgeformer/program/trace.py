@@ -261,7 +261,7 @@ def record_states(
 
 def sum_name(terms: tuple[tuple[float, Channel], ...]) -> str:
     """Kv + λv is called Av; any other sum is an update of its first term."""
-    known = {channel.name for _, channel in terms}
+    known = [channel.name for _, channel in terms]
     for name in known:
         if f"K{name}" in known:
             return f"A{name}"
