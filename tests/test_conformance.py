@@ -194,7 +194,7 @@ def test_targets_of_any_size_in_the_domain(size):
         ("richardson", "row-sum", {}, "softmax attention"),
         ("newton", "none", {}, "nearest solver that compiles is cg"),
         ("block-cg", "none", {}, "nearest solver that compiles is cg"),
-        ("nadaraya-watson", "none", {}, "needs softmax attention"),
+        ("nadaraya-watson", "none", {}, "use --attention softmax"),
         ("cg", "none", {"ridge": 0.0}, "ridge must be positive"),
         ("cg", "none", {"ridge": -1.0}, "ridge must be positive"),
         ("cg", "none", {"max_eigenvalue": 0.0}, "must be positive and finite"),

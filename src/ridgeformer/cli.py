@@ -285,18 +285,13 @@ def write(out: Path, predictions: Any, trajectory: bool) -> None:
 
 
 def make_kernel(name: str, **options: Any) -> Kernel:
-    from ridgeformer.kernels import KERNELS, Exponential, Gaussian, Polynomial
-    from ridgeformer.types import Refusal
+    """The kernel of that name with those of the options that it has."""
+    from dataclasses import fields
 
-    if name == "exponential":
-        return Exponential(options["temperature"])
-    if name == "gaussian":
-        return Gaussian(options["lengthscale"])
-    if name == "polynomial":
-        return Polynomial(options["degree"], options["offset"])
-    if name not in KERNELS:
-        raise Refusal(f"There is no kernel {name!r}: choose from {', '.join(KERNELS)}.")
-    return KERNELS[name]()
+    from ridgeformer.kernels import KERNELS, kernel_from
+
+    known = {field.name for field in fields(KERNELS[name])} if name in KERNELS else set()  # type: ignore[arg-type]
+    return kernel_from({"name": name} | {n: v for n, v in options.items() if n in known})
 
 
 if __name__ == "__main__":

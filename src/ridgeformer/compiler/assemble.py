@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ridgeformer.compiler.lower import Lowering
 from ridgeformer.compiler.schedule import (
@@ -19,6 +20,7 @@ from ridgeformer.compiler.schedule import (
     ProductWrite,
     Schedule,
     Token,
+    form_key,
 )
 from ridgeformer.transformer import Transformer, TransformerConfig
 from ridgeformer.transformer.model import Block
@@ -37,10 +39,6 @@ def columns_of(form: Form) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def form_width(form: Form) -> int:
     return form[0].width
-
-
-def form_key(form: Form) -> tuple[tuple[float, int, int, int], ...]:
-    return tuple((p.coefficient, id(p.cell), p.offset, p.width) for p in form)
 
 
 def joined_heads(heads: list[Head]) -> list[list[Head]]:
@@ -146,7 +144,7 @@ class Assembler:
 
     def fill_linear(self, weights: dict[str, np.ndarray], write: LinearWrite, rows: slice) -> None:
         columns, positions, coefficients = columns_of(write.form)
-        width, target = form_width(write.form), write.cell.columns
+        width, target = form_width(write.form), write.cell.columns[write.offset :]
         signs = (1.0,) if self.gated else (1.0, -1.0)
         for index, sign in enumerate(signs):
             neurons = rows.start + index * width
@@ -159,9 +157,13 @@ class Assembler:
         hinge = weights["W_gate" if self.gated else "W_in"]
         flags = [self.flags[token].columns[0] for token in write.tokens]
         # A bias would act at every token; the token's own flag acts only where it should.
-        for index in range(len(write.slopes)):
-            np.add.at(hinge, (columns, rows.start + index), write.slopes[index] * coefficients)
-            hinge[flags, rows.start + index] += write.biases[index]
+        count = len(write.slopes)
+        neurons = np.arange(rows.start, rows.start + count)
+        np.add.at(hinge, (columns[:, None], neurons), coefficients[:, None] * write.slopes)
+        for flag in flags:
+            hinge[flag, neurons] += write.biases
+        for cell, offset, more in write.also:
+            weights["W_out"][neurons, cell.columns[offset]] += more
         output = list(write.weights)
         if write.constant:
             hinge[flags, rows.stop - 1] += 1.0
@@ -202,20 +204,29 @@ def distinct_values(group: list[Head]) -> list[tuple[Form, list[Output]]]:
 
 
 def build(
-    assembler: Assembler, lowering: Lowering, *, mask: str, mlp: str, dtype: str
+    assembler: Assembler,
+    lowering: Lowering,
+    *,
+    mask: str,
+    mlp: str,
+    dtype: str,
+    attention: str = "linear",
+    embedding: Tensor | None = None,
 ) -> Transformer:
-    s, phi, y = lowering.s, lowering.phi, lowering.y
+    """The transformer that does what was scheduled; `embedding` maps φ to the features it reads."""
+    s, phi, y = lowering.s, lowering.raw, lowering.y
+    p = phi.width if embedding is None else embedding.shape[1]
     prediction = next(site.cell for site in reversed(lowering.sites) if site.name == "prediction")
     config = TransformerConfig.from_dict(
         {
-            "d_in": phi.width + y.width + 3,
+            "d_in": p + y.width + 3,
             "d_out": y.width,
             "d_model": assembler.width,
             "n_layers": assembler.n_layers,
             "n_heads": assembler.n_heads,
             "d_head": assembler.d_head,
             "d_mlp": assembler.d_mlp,
-            "attention": "linear",
+            "attention": attention,
             "mlp": mlp,
             "norm": "none",
             "mask": mask,
@@ -224,8 +235,11 @@ def build(
         }
     )
     model = Transformer(config, init="zero").requires_grad_(False)
-    inputs = [*phi.columns, *y.columns, *(f.columns[0] for f in (s.support, s.one, s.query))]
-    model.embed.W[torch.arange(len(inputs)), torch.tensor(inputs)] = 1.0
+    flags = (s.support, s.one, s.query)
+    features = torch.eye(p) if embedding is None else embedding.mT
+    model.embed.W[:p, torch.tensor(phi.columns)] = features.to(model.embed.W.dtype)
+    inputs = [*y.columns, *(flag.columns[0] for flag in flags)]
+    model.embed.W[torch.arange(p, p + len(inputs)), torch.tensor(inputs)] = 1.0
     model.unembed.W[torch.tensor(prediction.columns), torch.arange(y.width)] = 1.0
     with np.errstate(over="ignore"):  # said below, in words
         assembler.fill(model)

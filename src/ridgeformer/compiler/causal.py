@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeformer.compiler import gadgets
-from ridgeformer.compiler.lower import Lowering, Token, Vector
+from ridgeformer.compiler.factors import FactorLowering, Token, Vector
 from ridgeformer.compiler.schedule import AGGREGATOR, Cell, Form, Output, piece, scaled, whole
 from ridgeformer.types import Refusal
 
 
 @dataclass
-class FeatureLowering(Lowering):
+class FeatureLowering(FactorLowering):
     def target(self) -> Form:
         """Φᵀy at the aggregator: q = 1, k_i = y_i, v_i = φ_i."""
         phi, y = whole(self.phi), whole(self.y)

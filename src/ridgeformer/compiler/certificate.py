@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.kernels import Kernel, Linear, kernel_from
+from ridgeformer.solvers import EagerMachine
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
@@ -20,23 +22,30 @@ SLACK = {"float64": 1e-9, "float32": 1e-5}
 class Certificate:
     """Inside the domain, every iterate's prediction equals the solver's: relative to the largest
     prediction the difference is at most `relative_error`, or `round_off_factor` times the solver's
-    own round-off at that step where that is larger."""
+    own round-off at that step where that is larger. Where products are interpolated, the difference
+    is at most `absolute_error` instead."""
 
     solver: str
     precondition: str
-    kernel: str
+    kernel: dict[str, Any]
+    attention: str
     space: str
     steps: int
     features: int
     outputs: int
     dtype: str
-    ridge: float
+    ridge: float | None
     max_eigenvalue: float
     min_target_norm: float
     max_target_norm: float
     max_query_norm: float
+    max_norm: float | None
+    max_supports: int | None
+    max_target: float | None
+    interval: tuple[float, float] | None
     relative_error: float
     round_off_factor: float
+    absolute_error: float | None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,47 +57,95 @@ class Certificate:
             raise Refusal("config.json has no complete certificate: compile the model again.")
         return Certificate(**values)
 
+    @property
+    def slack(self) -> float:
+        return 1 + SLACK[self.dtype]
+
     def check(self, prompt: Prompt) -> None:
         """Refuses a prompt outside the domain, with the bound and the value."""
-        if prompt.features != self.features:
+        for name, asked, given in (
+            ("features", self.features, prompt.features),
+            ("outputs", self.outputs, prompt.outputs),
+        ):
+            if asked != given:
+                raise Refusal(
+                    f"The model was compiled for {asked} {name}, the prompt has {given}: compile "
+                    f"with --{name} {given}."
+                )
+        if self.attention == "softmax":
+            self.check_bounds(prompt)
+        else:
+            self.check_spectrum(prompt)
+        if self.ridge is not None:  # a smoother has none, and takes any target
+            self.check_target(prompt)
+            self.check_interval(prompt)
+
+    def check_bounds(self, prompt: Prompt) -> None:
+        """The domain of softmax attention: norms, targets and the number of supports."""
+        if self.max_supports is not None and prompt.supports > self.max_supports:
             raise Refusal(
-                f"The model was compiled for {self.features} features, the prompt has "
-                f"{prompt.features}: compile with --features {prompt.features}."
+                f"The prompt has {prompt.supports} supports, outside the domain k ≤ "
+                f"{self.max_supports}: compile with a larger --max-supports."
             )
-        if prompt.outputs != self.outputs:
-            raise Refusal(
-                f"The model was compiled for {self.outputs} outputs, the prompt has "
-                f"{prompt.outputs}: compile with --outputs {prompt.outputs}."
-            )
-        slack = 1 + SLACK[self.dtype]
-        top = float(largest_eigenvalue(prompt).max())
-        if top > self.max_eigenvalue * slack:
+        features = torch.cat([prompt.phi, prompt.phi_query], dim=1).double()
+        for name, symbol, limit, values in (
+            ("max-norm", "|φ|", self.max_norm, features.norm(dim=-1)),
+            ("max-target", "|y|", self.max_target, prompt.y.double().abs()),
+        ):
+            if limit is not None and float(values.max()) > limit * self.slack:
+                raise Refusal(
+                    f"{symbol} reaches {float(values.max()):.6g}, outside the domain {symbol} ≤ "
+                    f"{limit:.6g}: compile with a larger --{name} or rescale the data."
+                )
+
+    def check_spectrum(self, prompt: Prompt) -> None:
+        """The domain of linear attention: λ_max(K), and the length of queries."""
+        kernel = kernel_from(self.kernel)
+        top = float(largest_eigenvalue(prompt, kernel).max())
+        if top > self.max_eigenvalue * self.slack:
             raise Refusal(
                 f"λ_max(K) is {top:.6g}, outside the domain λ_max(K) ≤ {self.max_eigenvalue:.6g}: "
                 "compile with a larger --max-eigenvalue or scale the features down."
             )
-        target = prompt.y if self.space == "dual" else prompt.phi.mT @ prompt.y
-        name = "‖y‖" if self.space == "dual" else "‖Φᵀy‖"
-        norms = target.double().norm(dim=1)
-        most = float(norms.max())
-        least = float(norms[norms > 0].min()) if most > 0 else self.min_target_norm
-        if most > self.max_target_norm * slack or least < self.min_target_norm / slack:
-            worst = most if most > self.max_target_norm else least
-            raise Refusal(
-                f"{name} is {worst:.6g}, outside the domain [{self.min_target_norm:.6g}, "
-                f"{self.max_target_norm:.6g}]: rescale the targets."
-            )
-        longest = float(prompt.phi_query.double().norm(dim=-1).max())
-        if longest > self.max_query_norm * slack:
+        longest = float(kernel.diagonal(prompt.phi_query.double()).sqrt().max())
+        if longest > self.max_query_norm * self.slack:
             raise Refusal(
                 f"A query has norm {longest:.6g}, outside the domain ‖φ(x)‖ ≤ "
                 f"{self.max_query_norm:.6g}: rescale the features."
             )
 
+    def check_target(self, prompt: Prompt) -> None:
+        target = prompt.y if self.space == "dual" else prompt.phi.mT @ prompt.y
+        name = "‖y‖" if self.space == "dual" else "‖Φᵀy‖"
+        norms = target.double().norm(dim=1)
+        most = float(norms.max())
+        least = float(norms[norms > 0].min()) if most > 0 else self.min_target_norm
+        if most > self.max_target_norm * self.slack or least < self.min_target_norm / self.slack:
+            worst = most if most > self.max_target_norm else least
+            raise Refusal(
+                f"{name} is {worst:.6g}, outside the domain [{self.min_target_norm:.6g}, "
+                f"{self.max_target_norm:.6g}]: rescale the targets."
+            )
 
-def largest_eigenvalue(prompt: Prompt) -> Float[Tensor, " batch"]:
-    """λ_max(K) of each prompt, from the smaller of ΦᵀΦ and ΦΦᵀ."""
+    def check_interval(self, prompt: Prompt) -> None:
+        """Coefficients that were tuned to less than the certain interval need a spectrum inside."""
+        if self.interval is None or self.ridge is None:
+            return
+        machine = EagerMachine(prompt, kernel_from(self.kernel), self.ridge)
+        top = machine.interval(self.precondition)[1]  # type: ignore[arg-type]
+        if top > self.interval[1] * self.slack:
+            raise Refusal(
+                f"The largest eigenvalue is {top:.6g}, above the interval's end {self.interval[1]:.6g}, "
+                "where the iteration may diverge: compile with a wider --interval."
+            )
+
+
+def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"]:
+    """λ_max(K) of each prompt; for the linear kernel from the smaller of ΦᵀΦ and ΦΦᵀ."""
     phi = prompt.phi.double()
-    small = phi.mT @ phi if prompt.features <= prompt.supports else phi @ phi.mT
+    if isinstance(kernel, Linear) and prompt.features <= prompt.supports:
+        small = phi.mT @ phi
+    else:
+        small = kernel(phi, phi)
     values: Tensor = torch.linalg.eigvalsh(small)
     return values[:, -1]

@@ -7,21 +7,17 @@ from typing import Any, Literal
 
 from ridgeformer.compiler.assemble import Assembler, build
 from ridgeformer.compiler.causal import FeatureLowering
-from ridgeformer.compiler.certificate import Certificate
 from ridgeformer.compiler.compiled import CompiledModel
+from ridgeformer.compiler.features import polynomial_features
 from ridgeformer.compiler.layout import Layout, erase_the_dead, take_over
 from ridgeformer.compiler.linear import DualLowering
-from ridgeformer.compiler.lower import Lowering
+from ridgeformer.compiler.request import QUERY_ROOM, Plan, Request
 from ridgeformer.compiler.sites import describe_sites
-from ridgeformer.program import Program, largest, largest_vector, trace
+from ridgeformer.compiler.softmax_plan import softmax_plan
+from ridgeformer.kernels import Kernel, Linear, Polynomial
+from ridgeformer.program import Program, Scope, largest, largest_vector, trace
 from ridgeformer.solvers import Solver
 from ridgeformer.types import Refusal
-
-QUERY_ROOM = 1e6
-"""Queries may be this many times as long as the largest singular value of the supports."""
-
-PROMISE = {"float64": (1e-9, 100.0), "float32": (1e-3, 100.0)}
-"""Relative error, and multiple of the solver's own round-off."""
 
 LARGEST = {"float64": 1e300, "float32": 1e36}
 
@@ -30,41 +26,105 @@ def compile(
     solver: Solver,
     *,
     features: int,
-    steps: int,
-    ridge: float,
-    max_eigenvalue: float,
+    steps: int = 1,
+    ridge: float | None = None,
     outputs: int = 1,
-    causal: bool = False,
+    kernel: Kernel | None = None,
+    attention: Literal["linear", "softmax"] = "linear",
     mlp: Literal["relu", "reglu"] = "relu",
     dtype: Literal["float64", "float32"] = "float64",
+    causal: bool = False,
+    max_eigenvalue: float | None = None,
+    max_norm: float | None = None,
+    max_supports: int | None = None,
+    max_target: float | None = None,
+    mlp_width: int | None = None,
+    tolerance: float | None = None,
+    interval: tuple[float, float] | None = None,
+    heads: int | None = None,
+    epsilon: float | None = None,
 ) -> CompiledModel:
-    """A linear-attention transformer that runs `steps` steps of the solver on the linear kernel.
+    """A transformer that runs `steps` steps of the solver.
 
-    It serves every prompt with λ_max(K) ≤ max_eigenvalue, whatever its number of supports.
+    With linear attention it serves every prompt with λ_max(K) ≤ max_eigenvalue, whatever its number
+    of supports. With softmax attention the domain is |φ| ≤ max_norm, k ≤ max_supports and, where the
+    MLP is a plain ReLU, |y| ≤ max_target; such a model promises `tolerance`, or what `mlp_width`
+    neurons allow. `interval` is what fixed coefficients are tuned to, instead of the certain one.
+    The linear kernel takes an even number of softmax `heads`, at multiples of the scale `epsilon`.
     """
-    check_sizes(features=features, outputs=outputs, steps=steps)
-    space: Literal["dual", "feature"] = "feature" if causal else "dual"
-    program = trace(
-        solver, steps=steps, ridge=ridge, max_eigenvalue=max_eigenvalue, dtype=dtype, space=space
-    )
-    gate = gate_constant(program, dtype)
-    lowering = lower(program, features, outputs, causal, mlp)
+    request = Request(
+        solver=solver, features=features, steps=steps, ridge=ridge, outputs=outputs,
+        kernel=kernel or Linear(), attention=attention, mlp=mlp, dtype=dtype, causal=causal,
+        max_eigenvalue=max_eigenvalue, max_norm=max_norm, max_supports=max_supports,
+        max_target=max_target, mlp_width=mlp_width, tolerance=tolerance, interval=interval,
+        heads=heads, epsilon=epsilon,
+    )  # fmt: skip
+    plan = softmax_plan(request) if attention == "softmax" else linear_plan(request)
+    return assembled(plan, request)
+
+
+def assembled(plan: Plan, request: Request) -> CompiledModel:
+    """The plan's schedule placed in the residual stream and written out as weights."""
+    lowering = plan.lowering
+    # The answer stays in the stream, as predictions and as coefficients.
+    for site in lowering.sites:
+        if site.step == request.steps and site.name in ("alpha", "prediction"):
+            site.cell.keep = True
     take_over(lowering.s)
     erase_the_dead(lowering.s)
-    layout = Layout(lowering.s, lowering.phi, lowering.y)
-    assembler = Assembler(lowering.s, layout.width, mlp == "reglu", gate)
-    model = build(assembler, lowering, mask="causal" if causal else "prefix", mlp=mlp, dtype=dtype)
-    return CompiledModel(
-        model,
-        certify(solver, program, features, outputs, space, dtype),
-        describe_sites(lowering, assembler),
+    layout = Layout(lowering.s, lowering.raw, lowering.y)
+    assembler = Assembler(lowering.s, layout.width, request.mlp == "reglu", plan.gate)
+    model = build(
+        assembler,
+        lowering,
+        mask="causal" if request.causal else "prefix",
+        mlp=request.mlp,
+        dtype=request.dtype,
+        attention=request.attention,
+        embedding=plan.embedding,
     )
+    return CompiledModel(model, plan.certificate, describe_sites(lowering, assembler))
 
 
-def check_sizes(**sizes: int) -> None:
-    for name, value in sizes.items():
-        if value < 1:
-            raise Refusal(f"--{name} must be at least 1, got {value}.")
+def linear_plan(request: Request) -> Plan:
+    request.refuse("linear attention", "mlp_width", "tolerance", "heads", "epsilon")
+    request.refuse("linear attention", "max_norm", "max_supports", "max_target")
+    if request.solver.smooths:
+        raise Refusal(
+            f"{request.solver.name} divides by a sum of kernel values, which linear attention does not "
+            "normalise: use --attention softmax; the nearest solver with linear attention is gd."
+        )
+    if request.max_eigenvalue is None:
+        raise Refusal("--max-eigenvalue is needed with linear attention: it bounds λ_max(K).")
+    if not isinstance(request.kernel, (Linear, Polynomial)):
+        raise Refusal(
+            f"Linear attention gives dot products, not the {request.kernel.name} kernel: use "
+            "--attention softmax, or --kernel linear."
+        )
+    if isinstance(request.kernel, Polynomial) and request.mlp != "reglu":
+        raise Refusal(
+            "A polynomial kernel needs products of features, which a plain ReLU MLP does not form "
+            "exactly: use --mlp reglu."
+        )
+    space: Literal["dual", "feature"] = "feature" if request.causal else "dual"
+    program = trace(
+        request.solver,
+        steps=request.steps,
+        ridge=request.needed_ridge,
+        max_eigenvalue=request.max_eigenvalue,
+        dtype=request.dtype,
+        space=space,
+        scope=Scope(interval=request.interval),
+    )
+    gate = gate_constant(program, request.dtype)
+    backend = FeatureLowering if request.causal else DualLowering
+    lowering = backend(
+        outputs=request.outputs, features=request.features, gated=request.mlp == "reglu"
+    )
+    if isinstance(request.kernel, Polynomial):
+        lowering.build_on(polynomial_features(lowering.s, lowering.phi, request.kernel))
+    lowering.run(program)
+    return Plan(lowering, request.certificate(program, space), gate)
 
 
 def gate_constant(program: Program, dtype: str) -> float:
@@ -78,41 +138,6 @@ def gate_constant(program: Program, dtype: str) -> float:
             "--max-eigenvalue to --ridge, or use --dtype float64."
         )
     return float(2.0 ** ceil(log2(bound)))
-
-
-def lower(program: Program, features: int, outputs: int, causal: bool, mlp: str) -> Lowering:
-    backend = FeatureLowering if causal else DualLowering
-    lowering = backend(outputs=outputs, features=features, gated=mlp == "reglu")
-    lowering.run(program)
-    # The answer stays in the stream, as predictions and as coefficients.
-    for site in lowering.sites:
-        if site.step == program.steps and site.name in ("alpha", "prediction"):
-            site.cell.keep = True
-    return lowering
-
-
-def certify(
-    solver: Solver, program: Program, features: int, outputs: int, space: str, dtype: str
-) -> Certificate:
-    relative_error, round_off_factor = PROMISE[dtype]
-    least, most = program.target_norm
-    return Certificate(
-        solver=solver.name,
-        precondition=getattr(solver, "precondition", "none"),
-        kernel="linear",
-        space=space,
-        steps=program.steps,
-        features=features,
-        outputs=outputs,
-        dtype=dtype,
-        ridge=program.ridge,
-        max_eigenvalue=program.max_eigenvalue,
-        min_target_norm=least,
-        max_target_norm=most,
-        max_query_norm=QUERY_ROOM * program.max_eigenvalue**0.5,
-        relative_error=relative_error,
-        round_off_factor=round_off_factor,
-    )
 
 
 def size_report(model: CompiledModel) -> dict[str, Any]:

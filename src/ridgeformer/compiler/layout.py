@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from math import inf
 
 from ridgeformer.compiler.schedule import (
-    AGGREGATOR,
-    DATA,
+    PLACES,
     START,
+    TOKENS_AT,
     Cell,
     Form,
     Head,
@@ -90,10 +90,8 @@ def erase_the_dead(s: Schedule) -> None:
     end = s.end
     for cell in s.cells:
         if cell.erased <= end:
-            tokens = AGGREGATOR if cell.place == "aggregator" else DATA
-            s.writes.append(
-                LinearWrite(int(cell.erased), whole(cell, -1.0), cell, tokens, f"erase {cell.name}")
-            )
+            form, tokens = whole(cell, -1.0), TOKENS_AT[cell.place]
+            s.writes.append(LinearWrite(int(cell.erased), form, cell, tokens, f"erase {cell.name}"))
 
 
 @dataclass(eq=False)
@@ -117,7 +115,7 @@ class Column:
     """Who lives in one channel, and when; lodgers of the same place never overlap."""
 
     def __init__(self) -> None:
-        self.lodgers: dict[Place, list[Lodger]] = {"data": [], "aggregator": []}
+        self.lodgers: dict[Place, list[Lodger]] = {place: [] for place in PLACES}
 
     def overlapping(self, place: Place, start: float, stop: float) -> list[Lodger]:
         line = self.lodgers[place]
@@ -185,7 +183,7 @@ class Layout:
         """A flag is read at every token, so its channel is nobody else's."""
         flag.columns = [len(self.columns)]
         column = Column()
-        for place in ("data", "aggregator"):
+        for place in PLACES:
             column.admit(Lodger([Cell(flag.name, place, 1, START)]))
         self.columns.append(column)
 

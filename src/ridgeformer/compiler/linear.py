@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ridgeformer.compiler import gadgets
-from ridgeformer.compiler.lower import Lowering, Token, Vector
+from ridgeformer.compiler.factors import FactorLowering, Token, Vector
 from ridgeformer.compiler.schedule import (
     QUERY,
     SUPPORT,
@@ -14,6 +14,8 @@ from ridgeformer.compiler.schedule import (
     LinearWrite,
     Part,
     ProductWrite,
+    form_key,
+    is_cell,
     piece,
     scaled,
     whole,
@@ -23,8 +25,8 @@ from ridgeformer.types import Refusal
 
 
 @dataclass
-class DualLowering(Lowering):
-    fits: dict[tuple[tuple[float, int], ...], Cell] = field(default_factory=dict)
+class DualLowering(FactorLowering):
+    fits: dict[object, Cell] = field(default_factory=dict)
     """K v for the forms v whose product is in the stream; at a query, a fit is a prediction."""
 
     def target(self) -> Form:
@@ -139,11 +141,3 @@ class DualLowering(Lowering):
         if plus:
             gadgets.update(self.s, time, plus, out, SUPPORT, name)
         return out
-
-
-def is_cell(form: Form) -> bool:
-    return len(form) == 1 and form[0].coefficient == 1.0 and form[0].width == form[0].cell.width
-
-
-def form_key(form: Form) -> tuple[tuple[float, int], ...]:
-    return tuple(sorted((p.coefficient, id(p.cell)) for p in form))

@@ -1,67 +1,12 @@
-"""Programs to schedules: how sums and products of channels become heads and neurons.
-
-Nothing is stored that a reader can form by itself: a linear combination is read as one, and a
-product of scalars stays a list of factors until something needs it as one number. What remains is
-to fit products into the two scalar slots of a broadcast or the three of a self-attending head;
-the factors that are ready first are multiplied first, so that the last one never waits.
-"""
+"""Programs to schedules: what every backend shares."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
-from ridgeformer.compiler import gadgets
-from ridgeformer.compiler.gadgets import Inverse
-from ridgeformer.compiler.schedule import Cell, Form, Schedule, scaled, whole
-from ridgeformer.program.ops import (
-    Channel,
-    Clamp,
-    Combine,
-    Diagonal,
-    Dot,
-    Hold,
-    Invert,
-    MatVec,
-    Multiply,
-    Op,
-    Program,
-    Target,
-    Unit,
-)
-from ridgeformer.program.tables import reciprocal_table, unit_table
-from ridgeformer.types import Refusal
-
-
-@dataclass(frozen=True, eq=False)
-class Reduction:
-    """A dot product as a factor: remembers its vectors, so that a scale can ride on the same head."""
-
-    cell: Cell
-    u: Form
-    v: Form
-
-
-Factor = Cell | Inverse | Reduction
-Scalar = tuple[Factor, ...]
-"""A product of factors; empty for the number one."""
-
-
-@dataclass(frozen=True)
-class Vector:
-    """linear + Σ scalar·form + Σ coefficient·token·form, not yet stored as a whole."""
-
-    linear: Form = ()
-    scaled: tuple[tuple[float, Scalar, Form], ...] = ()
-    gated: tuple[tuple[float, Cell, Form], ...] = ()
-
-
-@dataclass(frozen=True)
-class Token:
-    """A value per support, plus a constant."""
-
-    cell: Cell
-    constant: float = 0.0
+from ridgeformer.compiler.schedule import Cell, Place, Schedule
+from ridgeformer.program.ops import Channel, Op, Program
 
 
 @dataclass
@@ -71,62 +16,39 @@ class Site:
     step: int
     name: str
     cell: Cell
-
-
-def ready_time(factor: Factor) -> int:
-    if isinstance(factor, Inverse):
-        return factor.w.written
-    return factor.cell.written if isinstance(factor, Reduction) else factor.written
-
-
-def stored(factor: Factor) -> Cell:
-    if isinstance(factor, Inverse):
-        return factor.value()
-    return factor.cell if isinstance(factor, Reduction) else factor
+    over: Cell | None = None
+    """What the cell is still to be divided by, if anything."""
 
 
 @dataclass
 class Lowering(ABC):
-    """Shared by the backends; what differs is where vectors live and how heads act on them."""
+    """Walks through a program; a backend says how each operation becomes heads and neurons."""
 
     outputs: int
     features: int
-    gated: bool
-    """Whether the MLP can multiply."""
+    place: Place = "data"
+    """Where the inputs live."""
     s: Schedule = field(default_factory=Schedule)
-    values: dict[Channel, Vector | Scalar | Token] = field(default_factory=dict)
     sites: list[Site] = field(default_factory=list)
-    merged: dict[Scalar, Cell] = field(default_factory=dict)
-    """Products that are already there, by their factors in order of identity."""
-    unclamped: dict[Cell, Cell] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.phi = self.s.new("φ", "data", self.features, -1)
+        self.phi = self.s.new("φ", self.place, self.features, -1)
         self.phi.keep = True
-        self.y = self.s.new("y", "data", self.outputs, -1)
+        self.raw = self.phi
+        """The features as they come in; φ itself unless layers below the solver change them."""
+        self.y = self.s.new("y", self.place, self.outputs, -1)
+
+    def build_on(self, features: Cell) -> None:
+        """Lets the solver read other features than those that came in."""
+        self.phi, self.features = features, features.width
 
     @abstractmethod
-    def target(self) -> Form: ...
+    def perform(self, op: Op) -> None:
+        """Lowers one operation."""
 
     @abstractmethod
-    def matvec(self, v: Form, name: str) -> Cell: ...
-
-    @abstractmethod
-    def dot(self, u: Form, v: Form, scale: Form | None, name: str) -> Cell: ...
-
-    @abstractmethod
-    def store(self, vector: Vector, name: str) -> Cell:
-        """The vector in channels of its own."""
-
-    @abstractmethod
-    def predict(self, alpha: Vector, cell: Cell) -> Cell:
-        """Predictions at the queries, from the iterate as an expression and as stored."""
-
-    @abstractmethod
-    def diagonal(self) -> Token: ...
-
-    @abstractmethod
-    def invert_token(self, token: Token, lo: float, hi: float) -> Cell: ...
+    def keep(self, channel: Channel, step: int, name: str) -> None:
+        """Stores a state variable, and reads predictions off each iterate."""
 
     def run(self, program: Program) -> None:
         boundaries: dict[Channel, dict[Channel, tuple[int, str]]] = {}
@@ -137,7 +59,7 @@ class Lowering(ABC):
             if new:
                 boundaries[max(new, key=lambda c: c.index)] = new
         for op in program.ops:
-            self.values[op.out] = self.lower(op)
+            self.perform(op)
             # Within a step the state is still an expression, so that its parts need not wait for
             # each other; at the end of the step it is stored.
             for channel, (step, name) in sorted(
@@ -145,168 +67,3 @@ class Lowering(ABC):
             ):
                 if channel.kind != "token":
                     self.keep(channel, step, name)
-
-    def keep(self, channel: Channel, step: int, name: str) -> None:
-        """Stores a state variable, and reads predictions off each iterate."""
-        value = self.values[channel]
-        if isinstance(value, Vector):
-            cell = self.store(value, name)
-            self.values[channel] = Vector(whole(cell))
-            self.sites.append(Site(step, name, cell))
-            if name == "alpha":
-                self.sites.append(Site(step, "prediction", self.predict(value, cell)))
-        elif isinstance(value, tuple) and len(value) > 1:
-            # An inverse is ready last: it stays a factor, and what it multiplies need not wait.
-            late = tuple(f for f in value if isinstance(f, Inverse))[-1:]
-            early = tuple(f for f in value if f not in late)
-            self.values[channel] = (self.merge(early, name), *late)
-
-    def lower(self, op: Op) -> Vector | Scalar | Token:
-        match op:
-            case Target():
-                return Vector(self.target())
-            case Diagonal():
-                return self.diagonal()
-            case MatVec(v=v):
-                return Vector(whole(self.matvec(self.form(v), f"K{v.name}")))
-            case Dot(out=out, u=u, v=v):
-                left, right = self.form(u), self.form(v)
-                return (Reduction(self.dot(left, right, None, out.name), left, right),)
-            case Combine():
-                return self.combine(op)
-            case Multiply(a=a, b=b):
-                if isinstance(self.values[a], Token):
-                    self.form(b)  # the MLP multiplies what is stored
-                return self.multiply(self.values[a], self.values[b])
-            case Clamp(x=x, lo=lo, hi=hi):
-                value = self.values[x]
-                if isinstance(value, Token):
-                    return value  # inside its bounds by the domain
-                clamped = gadgets.clamp(self.s, self.scalar(x), lo, hi, self.scalar(x).name)
-                self.unclamped[clamped] = self.scalar(x)
-                return (clamped,)
-            case Invert():
-                return self.invert(op)
-            case Unit(x=x, lo=lo, hi=hi):
-                return (gadgets.table(self.s, self.scalar(x), unit_table(lo, hi), "c"),)
-            case Hold(x=x, lo=lo, hi=hi):
-                return (gadgets.hold(self.s, self.scalar(x), lo, hi, "rho"),)
-
-    def combine(self, op: Combine) -> Vector | Token:
-        values = [(coefficient, self.values[c]) for coefficient, c in op.terms]
-        if len(values) == 1 and isinstance(values[0][1], Token) and values[0][0] == 1.0:
-            return Token(values[0][1].cell, values[0][1].constant + op.constant)
-        total = Vector()
-        for coefficient, value in values:
-            if not isinstance(value, Vector) or op.constant:
-                raise Refusal("Sums of scalars are not part of any compiled recurrence.")
-            total = Vector(
-                added(total.linear, scaled(value.linear, coefficient)),
-                total.scaled + tuple((coefficient * c, a, f) for c, a, f in value.scaled),
-                total.gated + tuple((coefficient * c, t, f) for c, t, f in value.gated),
-            )
-        return total
-
-    def multiply(
-        self, a: Vector | Scalar | Token, b: Vector | Scalar | Token
-    ) -> Vector | Scalar | Token:
-        if isinstance(a, tuple) and isinstance(b, tuple):
-            return a + b
-        assert isinstance(b, Vector)
-        if isinstance(a, tuple) and not b.gated:
-            products = tuple((c, a + factors, form) for c, factors, form in b.scaled)
-            return Vector((), products + (((1.0, a, b.linear),) if b.linear else ()))
-        if isinstance(a, tuple):
-            return Vector((), ((1.0, a, whole(self.store(b, "t"))),))
-        assert isinstance(a, Token)
-        assert a.constant == 0.0
-        return Vector((), (), ((1.0, a.cell, b.linear),))
-
-    def invert(self, op: Invert) -> Scalar | Token:
-        value = self.values[op.x]
-        if isinstance(value, Token):
-            return Token(self.invert_token(value, op.lo, op.hi))
-        clamped = self.scalar(op.x)
-        correction = reciprocal_table(op.lo, op.hi)
-        # The table is constant outside [lo, hi], so it may read the cell before it is clamped.
-        guess = gadgets.table(self.s, self.unclamped.get(clamped, clamped), correction.table, "z")
-        return (Inverse(self.s, guess, clamped, correction, op.out.name),)
-
-    def form(self, channel: Channel) -> Form:
-        """A vector as something a head can read; stores it only when it must."""
-        value = self.values[channel]
-        assert isinstance(value, Vector)
-        if value.scaled or value.gated:
-            value = Vector(whole(self.store(value, channel.name)))
-            self.values[channel] = value
-        return value.linear
-
-    def scalar(self, channel: Channel) -> Cell:
-        """A scalar as one number."""
-        value = self.values[channel]
-        assert isinstance(value, tuple)
-        cell = self.merge(value, channel.name)
-        if len(value) != 1:
-            self.values[channel] = (cell,)
-        return cell
-
-    def merge(self, factors: Scalar, name: str = "t") -> Cell:
-        """One cell that holds the product."""
-        if len(factors) == 1:
-            return stored(factors[0])
-        key = tuple(sorted(factors, key=id))
-        if key not in self.merged:
-            self.merged[key] = self.multiply_out(self.reuse(factors), name)
-        return self.merged[key]
-
-    def reuse(self, factors: Scalar) -> Scalar:
-        """The same product through a part of it that is already there, which frees its factors."""
-        for key, cell in reversed(self.merged.items()):
-            if all(factors.count(f) >= key.count(f) for f in key):
-                left = list(factors)
-                for factor in key:
-                    left.remove(factor)
-                return (*left, cell)
-        return factors
-
-    def multiply_out(self, factors: Scalar, name: str) -> Cell:
-        ordered = sorted(factors, key=ready_time)
-        last = ordered[-1]
-        if isinstance(last, Reduction) and len(ordered) > 1:
-            scale = self.merge(tuple(ordered[:-1]))
-            if scale.written < last.cell.written:  # in time to ride on the reduction's own head
-                name = name if name != "t" else f"{scale.name}·{last.cell.name}"
-                return self.dot(last.u, last.v, whole(scale), name)
-            ordered = [scale, last]
-        cells = sorted(map(stored, ordered), key=lambda c: c.written)
-        # As in Huffman's code, a short product comes first, so that all later ones are full.
-        while len(cells) > 1:
-            count = min(3, len(cells)) if len(cells) % 2 else 2
-            # A product of two frees one cell at most, so it waits for the layer before it is needed.
-            wait = self.s.attention_time([whole(cells[-1])]) - 2 if count < len(cells) == 4 else 0
-            forms = [whole(c) for c in cells[:count]]
-            first = gadgets.product(self.s, forms, name, self.outputs, not_before=wait)
-            cells = sorted([first, *cells[count:]], key=lambda c: c.written)
-        return cells[0]
-
-    def pair(self, factors: Scalar) -> tuple[Form, Form]:
-        """The product as two numbers, for the two scalar slots of a broadcast."""
-        ordered = sorted(factors, key=ready_time)
-        last, rest = ordered[-1], tuple(ordered[:-1])
-        if isinstance(last, Inverse):
-            return whole(last.u(self.merge(rest) if rest else None)), whole(last.w)
-        other = whole(self.merge(rest)) if rest else self.s.constant()
-        return whole(stored(last)), other
-
-
-def added(a: Form, b: Form) -> Form:
-    """The sum of two forms, terms of the same cell joined."""
-    parts = {(id(p.cell), p.offset): p for p in a}
-    for part in b:
-        key = (id(part.cell), part.offset)
-        if key in parts:
-            total = parts[key].coefficient + part.coefficient
-            parts[key] = type(part)(total, part.cell, part.offset, part.width)
-        else:
-            parts[key] = part
-    return tuple(p for p in parts.values() if p.coefficient != 0.0)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-Place = Literal["data", "aggregator"]
+Place = Literal["data", "aggregator", "everywhere"]
 """Where a cell is filled: `data` is the support and query tokens, which share their channels."""
+PLACES: tuple[Place, ...] = get_args(Place)
 
 Token = Literal["support", "aggregator", "query"]
 START = -1
@@ -44,7 +45,7 @@ class Cell:
         """The MLP that clears the cell after its last reader."""
         if self.keep or self.replaced:
             return inf
-        last = max(self.last_read, self.written)
+        last = max(self.last_read, self.written + 1)  # what an MLP writes is there after it
         return last if last % 2 else last + 1
 
 
@@ -75,6 +76,34 @@ def piece(form: Form, index: int, width: int) -> Form:
     return tuple(Part(p.coefficient, p.cell, p.offset + index * width, width) for p in form)
 
 
+def entry(form: Form, output: int) -> Form:
+    """One output's entry; a part of a single channel serves them all."""
+    return tuple(
+        p if p.cell.width == 1 else Part(p.coefficient, p.cell, p.offset + output, 1) for p in form
+    )
+
+
+def added(a: Form, b: Form) -> Form:
+    """The sum of two forms, terms of the same channels joined."""
+    parts = {(id(p.cell), p.offset, p.width): p for p in a}
+    for part in b:
+        key = (id(part.cell), part.offset, part.width)
+        if key in parts:
+            total = parts[key].coefficient + part.coefficient
+            parts[key] = Part(total, part.cell, part.offset, part.width)
+        else:
+            parts[key] = part
+    return tuple(p for p in parts.values() if p.coefficient != 0.0)
+
+
+def is_cell(form: Form) -> bool:
+    return len(form) == 1 and form[0].coefficient == 1.0 and form[0].width == form[0].cell.width
+
+
+def form_key(form: Form) -> tuple[tuple[float, int, int, int], ...]:
+    return tuple((p.coefficient, id(p.cell), p.offset, p.width) for p in form)
+
+
 def ready(forms: Iterable[Form]) -> int:
     return max((p.cell.written for form in forms for p in form), default=START)
 
@@ -103,13 +132,14 @@ class Head:
 
 @dataclass(frozen=True)
 class LinearWrite:
-    """cell[…] += form, by the MLP, at the named tokens only."""
+    """cell[offset:] += form, by the MLP, at the named tokens only."""
 
     time: int
     form: Form
     cell: Cell
     tokens: frozenset[Token]
     label: str = ""
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,6 +156,8 @@ class HingeWrite:
     offset: int
     tokens: frozenset[Token]
     label: str = ""
+    also: tuple[tuple[Cell, int, np.ndarray], ...] = ()
+    """Other channels that the same neurons write, with weights of their own."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +178,12 @@ DATA: frozenset[Token] = frozenset({"support", "query"})
 SUPPORT: frozenset[Token] = frozenset({"support"})
 QUERY: frozenset[Token] = frozenset({"query"})
 AGGREGATOR: frozenset[Token] = frozenset({"aggregator"})
+ALL: frozenset[Token] = DATA | AGGREGATOR
+TOKENS_AT: dict[Place, frozenset[Token]] = {
+    "data": DATA,
+    "aggregator": AGGREGATOR,
+    "everywhere": ALL,
+}
 
 
 @dataclass
@@ -206,6 +244,10 @@ class Schedule:
     def constant(self, value: float = 1.0) -> Form:
         """A number that only the aggregator holds."""
         return (Part(value, self.one, 0, 1),)
+
+    def common(self, value: float = 1.0) -> Form:
+        """A number that every token holds: exactly one of its flags is set."""
+        return tuple(Part(value, flag, 0, 1) for flag in (self.support, self.one, self.query))
 
     @property
     def end(self) -> int:

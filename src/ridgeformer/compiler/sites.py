@@ -31,11 +31,13 @@ def describe_sites(lowering: Lowering, assembler: Assembler) -> dict[str, Any]:
     predictions = [start]
     states: dict[str, list[dict[str, Any]]] = {}
     for site in lowering.sites:
-        entry = {
+        entry: dict[str, Any] = {
             "step": site.step,
             "site": site_name(site.cell.written),
             "columns": site.cell.columns,
         }
+        if site.over is not None:
+            entry["over"] = site.over.columns
         if site.name == "prediction":
             predictions.append(entry)
         else:
@@ -68,8 +70,9 @@ def channel_names(lowering: Lowering, assembler: Assembler) -> dict[str, list[li
     for cell in [s.support, s.one, s.query, *s.cells]:
         for index, column in enumerate(cell.columns):
             name = cell.name if cell.width == 1 else f"{cell.name}[{index}]"
-            if name not in names[cell.place][column]:
-                names[cell.place][column].append(name)
+            for place in names if cell.place == "everywhere" else (cell.place,):
+                if name not in names[place][column]:
+                    names[place][column].append(name)
     return names
 
 
@@ -93,9 +96,11 @@ def describe_write(write: MLPWrite) -> dict[str, Any]:
     cell: Cell = write.cell
     match write:
         case LinearWrite():
-            reads, kind, written = [write.form], "linear", cell.columns
+            columns = cell.columns[write.offset :][: write.form[0].width]
+            reads, kind, written = [write.form], "linear", columns
         case HingeWrite():
-            reads, kind, written = [write.x], "table", [cell.columns[write.offset]]
+            also = [c.columns[offset] for c, offset, _ in write.also]
+            reads, kind, written = [write.x], "table", [cell.columns[write.offset], *also]
         case ProductWrite():
             reads, kind, written = (
                 [write.gate, write.value],

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
+from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel
+from ridgeformer.kernels.base import Kernel, Range
 from ridgeformer.types import Refusal
+
+LARGEST_EXPONENT = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,3 +40,23 @@ class Exponential(Kernel):
 
     def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
         return (self.project(a).square().sum(-1, keepdim=True) / self.temperature).exp()
+
+    def exponent(self, max_norm: float) -> float:
+        """The largest |⟨Ua, Ub⟩| / τ."""
+        stretch = (
+            1.0 if self.projection is None else float(torch.linalg.matrix_norm(self.projection, 2))
+        )
+        return (stretch * max_norm) ** 2 / self.temperature
+
+    def range(self, max_norm: float) -> Range:
+        top = self.exponent(max_norm)
+        if top > LARGEST_EXPONENT:
+            raise Refusal(
+                f"Kernel values would reach exp({top:.4g}), beyond the range of floating point: raise "
+                "--temperature or lower --max-norm."
+            )
+        return Range(exp(-top), exp(top), 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        projection = None if self.projection is None else self.projection.tolist()
+        return {"name": self.name, "temperature": self.temperature, "projection": projection}

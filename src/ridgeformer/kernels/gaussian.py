@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel
+from ridgeformer.kernels.base import Kernel, Range
 from ridgeformer.types import Refusal
 
 
@@ -33,3 +35,9 @@ class Gaussian(Kernel):
 
     def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
         return torch.ones_like(a[..., :1])
+
+    def range(self, max_norm: float) -> Range:
+        return Range(exp(-2 * (max_norm / self.lengthscale) ** 2), 1.0, 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "lengthscale": self.lengthscale}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel
+from ridgeformer.kernels.base import Kernel, Range
 
 
 @dataclass(frozen=True)
@@ -21,3 +22,9 @@ class Linear(Kernel):
 
     def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
         return a.square().sum(-1, keepdim=True)
+
+    def range(self, max_norm: float) -> Range:
+        return Range(-(max_norm**2), max_norm**2, 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name}

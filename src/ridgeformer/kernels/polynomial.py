@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel
+from ridgeformer.kernels.base import Kernel, Range
 from ridgeformer.types import Refusal
 
 
@@ -32,3 +33,10 @@ class Polynomial(Kernel):
 
     def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
         return (a.square().sum(-1, keepdim=True) + self.offset) ** self.degree
+
+    def range(self, max_norm: float) -> Range:
+        top = (max_norm**2 + self.offset) ** self.degree
+        return Range(-top, top, self.offset**self.degree)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "degree": self.degree, "offset": self.offset}

@@ -3,12 +3,13 @@
 from ridgeformer.program.interpret import interpret
 from ridgeformer.program.ops import Channel, Program
 from ridgeformer.program.ranges import largest, largest_vector, ranges
-from ridgeformer.program.trace import TARGET_NORM, TracingMachine, trace
+from ridgeformer.program.trace import TARGET_NORM, Scope, TracingMachine, trace
 
 __all__ = [
     "TARGET_NORM",
     "Channel",
     "Program",
+    "Scope",
     "TracingMachine",
     "interpret",
     "largest",

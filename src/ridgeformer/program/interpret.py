@@ -18,6 +18,7 @@ from ridgeformer.program.ops import (
     Multiply,
     Op,
     Program,
+    RowSums,
     Target,
     Unit,
 )
@@ -37,8 +38,9 @@ def interpret(
         values[op.out] = evaluate(op, values, machine)
         if check and isinstance(op, Clamp):
             check_bounds(op, values[op.x])
+    read = machine.smooth if program.smooths else machine.predict
     predictions = [
-        machine.predict(machine.zeros() if state["alpha"] is None else values[state["alpha"]])
+        read(machine.zeros() if state["alpha"] is None else values[state["alpha"]])
         for state in program.states
     ]
     return Trajectory(torch.stack(predictions), f"{program.solver} program")
@@ -50,6 +52,8 @@ def evaluate(op: Op, values: dict[Channel, Tensor], machine: EagerMachine) -> Te
             return machine.target()
         case Diagonal():
             return machine.diagonal()
+        case RowSums():
+            return machine.row_sums()
         case MatVec(v=v):
             return machine.kernel_product(values[v])
         case Dot(u=u, v=v):

@@ -41,6 +41,13 @@ class Diagonal:
 
 
 @dataclass(frozen=True)
+class RowSums:
+    """out_i = 1 + Σ_j K_ij"""
+
+    out: Channel
+
+
+@dataclass(frozen=True)
 class MatVec:
     """out = K v"""
 
@@ -116,7 +123,7 @@ class Hold:
     hi: float
 
 
-Op = Target | Diagonal | MatVec | Dot | Combine | Multiply | Clamp | Invert | Unit | Hold
+Op = Target | Diagonal | RowSums | MatVec | Dot | Combine | Multiply | Clamp | Invert | Unit | Hold
 
 
 def inputs(op: Op) -> tuple[Channel, ...]:
@@ -151,6 +158,10 @@ class Program:
     target_norm: tuple[float, float]
     norms: Mapping[Channel, float]
     """Bounds on vectors' Euclidean norms, which solvers state where they hold by a theorem."""
+    normaliser: tuple[float, float] | None = None
+    """The range of 1 + Σ_j K_ij at the supports, where softmax attention divides by it."""
+    smooths: bool = False
+    """Predictions are divided by Σ_j k_j(x): a smoother, not a solver."""
 
     @property
     def steps(self) -> int:
@@ -181,6 +192,8 @@ def describe(op: Op) -> str:
             return "y"
         case Diagonal():
             return "diag(K)"
+        case RowSums():
+            return "1 + K 1"
         case MatVec(v=v):
             return f"K {v}"
         case Dot(u=u, v=v):

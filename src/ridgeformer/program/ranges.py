@@ -21,6 +21,7 @@ from ridgeformer.program.ops import (
     Multiply,
     Op,
     Program,
+    RowSums,
     Target,
     Unit,
     inputs,
@@ -70,6 +71,9 @@ def infer(op: Op, found: dict[Channel, Range], program: Program) -> Range:
             return -program.target_norm[1], program.target_norm[1]
         case Diagonal():
             return 0.0, program.max_eigenvalue
+        case RowSums():
+            assert program.normaliser is not None
+            return program.normaliser
         case MatVec(v=v):
             return scale(found[v], program.max_eigenvalue)
         case Dot(u=u, v=v):

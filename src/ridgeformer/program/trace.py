@@ -19,6 +19,7 @@ from ridgeformer.program.ops import (
     Multiply,
     Op,
     Program,
+    RowSums,
     Target,
     Unit,
 )
@@ -81,6 +82,18 @@ class Traced:
     __radd__, __rmul__ = __add__, __mul__
 
 
+@dataclass(frozen=True)
+class Scope:
+    """What else is known of the prompts that a program is for."""
+
+    row_sums: Interval | None = None
+    """The range of 1 + Σ_j K_ij; None where nothing normalises."""
+    target_norm: float | None = None
+    """A bound on ‖y‖."""
+    interval: Interval | None = None
+    """What fixed coefficients are tuned to, instead of the interval that is certain."""
+
+
 class TracingMachine(Machine):
     def __init__(
         self,
@@ -89,6 +102,7 @@ class TracingMachine(Machine):
         dtype: str = "float64",
         space: Literal["dual", "feature"] = "dual",
         names: dict[int, str] | None = None,
+        scope: Scope | None = None,
     ) -> None:
         """`names` gives operations other names than what they compute, by their position."""
         if not 0 < ridge < float("inf"):
@@ -98,7 +112,7 @@ class TracingMachine(Machine):
                 f"The bound on λ_max(K) must be positive and finite, got {max_eigenvalue}."
             )
         self.ridge, self.max_eigenvalue, self.dtype = ridge, max_eigenvalue, dtype
-        self.space, self.names = space, names or {}
+        self.space, self.names, self.scope = space, names or {}, scope or Scope()
         self.norms: dict[Channel, float] = {}
         self.ops: list[Op] = []
         self.cache: dict[tuple[object, ...], Channel] = {}
@@ -135,10 +149,19 @@ class TracingMachine(Machine):
         return self.traced(Diagonal, "token", "diagonal")
 
     def row_sums(self) -> Traced:
-        raise Refusal(
-            "The row-sum preconditioner comes from the normaliser of softmax attention: with linear "
-            "attention use --precondition jacobi or none."
-        )
+        if self.scope.row_sums is None:
+            raise Refusal(
+                "The row-sum preconditioner comes from the normaliser of softmax attention: with "
+                "linear attention use --precondition jacobi or none."
+            )
+        return self.traced(RowSums, "token", "row sums")
+
+    def preconditioner_range(self, kind: Precondition) -> Interval:
+        if kind == "row-sum" and self.scope.row_sums is not None:
+            return self.scope.row_sums
+        if kind == "jacobi":
+            return certified_interval("none", self.ridge, self.max_eigenvalue)
+        return super().preconditioner_range(kind)
 
     def dot(self, u: Traced, v: Traced) -> Traced:
         a, b = u.channel(), v.channel()
@@ -179,10 +202,14 @@ class TracingMachine(Machine):
         return Traced(self, v.kind, ((1.0, channel),))
 
     def interval(self, kind: Precondition) -> Interval:
-        return certified_interval(kind, self.ridge, self.max_eigenvalue)
+        if self.scope.interval is not None:
+            return self.scope.interval
+        return certified_interval(kind, self.ridge, self.max_eigenvalue, self.scope.row_sums)
 
     def target_norm(self) -> Interval:
         least, most = TARGET_NORM[self.dtype]
+        if self.scope.target_norm is not None:
+            most = min(most, self.scope.target_norm)
         if self.space == "dual":
             return least, most
         top = self.max_eigenvalue**0.5  # the right-hand side is Φᵀy, often much shorter than y
@@ -203,6 +230,7 @@ def trace(
     max_eigenvalue: float,
     dtype: str = "float64",
     space: Literal["dual", "feature"] = "dual",
+    scope: Scope | None = None,
 ) -> Program:
     """The program of `steps` steps of the solver, for every K with λ_max(K) ≤ max_eigenvalue.
 
@@ -212,7 +240,7 @@ def trace(
         raise Refusal(f"A program needs at least one step, got {steps}.")
 
     def run(names: dict[int, str]) -> tuple[TracingMachine, list[dict[str, Channel | None]]]:
-        machine = TracingMachine(ridge, max_eigenvalue, dtype, space, names)
+        machine = TracingMachine(ridge, max_eigenvalue, dtype, space, names, scope)
         return machine, record_states(solver, machine, steps)
 
     try:
@@ -233,6 +261,8 @@ def trace(
         max_eigenvalue,
         machine.target_norm(),
         machine.norms,
+        machine.scope.row_sums,
+        solver.smooths,
     ).pruned()
 
 

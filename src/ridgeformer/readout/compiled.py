@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -28,8 +30,10 @@ def trajectory(
     with torch.inference_mode():
         model.transformer.residual_stream(prompt.tokens(), k + 1, [*edits, record])
 
-    def read(entry: dict[str, object], tokens: slice) -> Tensor:
-        return record.values[str(entry["site"])][:, tokens][..., entry["columns"]]  # type: ignore[index]
+    def read(entry: dict[str, Any], tokens: slice) -> Tensor:
+        stream = record.values[str(entry["site"])][:, tokens]
+        value: Tensor = stream[..., entry["columns"]]
+        return value / stream[..., entry["over"]] if "over" in entry else value
 
     predictions = torch.stack([read(e, slice(k + 1, None)) for e in sites["predictions"]])
     values = {

@@ -20,6 +20,8 @@ class Solver(ABC):
     """An iterative method for A α = y, from α = 0."""
 
     name: str
+    smooths = False
+    """Whether predictions are averages, divided by Σ_j k_j(x)."""
 
     @abstractmethod
     def init(self, m: Machine) -> State:
@@ -31,7 +33,7 @@ class Solver(ABC):
 
     def predict(self, m: EagerMachine, s: State) -> Value:
         """Predictions at the queries."""
-        return m.predict(s.alpha)
+        return m.smooth(s.alpha) if self.smooths else m.predict(s.alpha)
 
 
 def solve(

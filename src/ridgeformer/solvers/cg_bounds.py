@@ -26,12 +26,11 @@ class CGBounds:
 
     @property
     def target(self) -> Bounds:
-        """ρ = yᵀP⁻¹y, where the entries of P lie in the interval of A."""
+        """ρ = yᵀP⁻¹y."""
 
         def bounds() -> tuple[float, float]:
-            (least, most), (lo, hi) = self.m.target_norm(), self.m.interval("none")
-            plain = self.precondition == "none"
-            return (least**2, most**2) if plain else (least**2 / hi, most**2 / lo)
+            (least, most), (lo, hi) = self.m.target_norm(), self.scaling
+            return least**2 / hi, most**2 / lo
 
         return bounds
 
@@ -54,8 +53,8 @@ class CGBounds:
 
     @property
     def alpha(self) -> Norm:
-        norm = "the norm of CG's iterates rises to ‖α*‖ (Steihaug 1983)"
-        return lambda: self.m.solution_norm(self.precondition), norm
+        norm = "the P-norm of CG's iterates rises to that of α* (Steihaug 1983)"
+        return lambda: self.m.solution_norm() * sqrt(self.scaling[1] / self.scaling[0]), norm
 
     @property
     def residual(self) -> Norm:
@@ -74,12 +73,17 @@ class CGBounds:
         return lambda: self.norm(growth=1) * self.m.target_norm()[1], why
 
     @property
+    def scaling(self) -> tuple[float, float]:
+        """The range of the entries of P."""
+        return self.m.preconditioner_range(self.precondition)
+
+    @property
     def condition(self) -> float:
         lo, hi = self.m.interval(self.precondition)
         return hi / lo
 
     def norm(self, growth: int) -> float:
         """√(ROOM·growth·κ): ρ̂ is at most ROOM, and a squared norm in the metric of P⁻¹."""
-        lo, hi = self.m.interval("none")
-        metric = 1.0 if self.precondition == "none" else max(hi, 1 / lo, 1.0)
+        lo, hi = self.scaling
+        metric = max(hi, 1 / lo, 1.0)
         return sqrt(ROOM * metric * max(1.0, growth * self.condition))

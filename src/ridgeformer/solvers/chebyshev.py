@@ -43,7 +43,7 @@ class Chebyshev(Solver):
         step = (1 / centre) * preconditioned(m.target() - m.matvec(s.alpha), s.inverse)
         alpha = m.bound(
             s.previous + omega * (s.alpha - s.previous + step),
-            lambda: 2 * m.solution_norm(self.precondition),
+            lambda: 2 * m.solution_norm(),
             "the residual polynomial stays within 1 on the interval",
         )
         return ChebyshevState(alpha, s.alpha, s.inverse, omega)

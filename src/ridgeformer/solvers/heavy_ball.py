@@ -31,7 +31,7 @@ class HeavyBall(Solver):
         residual = m.target() - m.matvec(s.alpha)
         alpha = m.bound(
             s.alpha + eta * residual + beta * (s.alpha - s.previous),
-            lambda: (2 + 2 * t) * m.solution_norm("none"),
+            lambda: (2 + 2 * t) * m.solution_norm(),
             "a mode's error is at most (1 + 2t)·√β^t of its start",
         )
         return HeavyBallState(alpha, s.alpha)

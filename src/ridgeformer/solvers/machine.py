@@ -30,17 +30,23 @@ Precondition = Literal["none", "jacobi", "row-sum"]
 Interval = tuple[float, float]
 
 
-def certified_interval(kind: Precondition, ridge: float, max_eigenvalue: float) -> Interval:
-    """An interval that holds every eigenvalue of P⁻¹A, from λ and λ_max(K) ≤ L alone."""
+def certified_interval(
+    kind: Precondition, ridge: float, max_eigenvalue: float, row_sums: Interval | None = None
+) -> Interval:
+    """An interval that holds every eigenvalue of P⁻¹A, from λ, λ_max(K) ≤ L and bounds on row sums."""
     lo, hi = ridge, ridge + max_eigenvalue
     if kind == "none":
         return lo, hi
     if kind == "jacobi":  # P = diag(A), whose entries lie in [λ, λ + L] themselves
         return lo / hi, hi / lo
-    raise Refusal(
-        "The row-sum preconditioner has no interval that follows from λ and λ_max(K) alone: "
-        "leave --max-eigenvalue out, so that the interval is computed from the prompts."
-    )
+    if row_sums is None:
+        raise Refusal(
+            "The row-sum preconditioner has no interval that follows from λ and λ_max(K) alone: "
+            "leave --max-eigenvalue out, so that the interval is computed from the prompts."
+        )
+    # D⁻¹K has non-negative rows that sum to 1 − 1/D, and λD⁻¹ adds λ/D at most.
+    least, most = row_sums
+    return ridge / most, 1 - 1 / most + ridge / least
 
 
 class Machine(ABC):
@@ -59,11 +65,16 @@ class Machine(ABC):
         if kind == "jacobi":
             diagonal = self.assume(
                 self.diagonal() + self.ridge,
-                lambda: self.interval("none"),
+                lambda: self.preconditioner_range("jacobi"),
                 "a diagonal entry of A lies between its extreme eigenvalues",
             )
             return self.reciprocal(diagonal)
-        return self.reciprocal(self.row_sums())
+        sums = self.assume(
+            self.row_sums(),
+            lambda: self.preconditioner_range("row-sum"),
+            "every kernel value lies within the bounds of the domain",
+        )
+        return self.reciprocal(sums)
 
     @abstractmethod
     def target(self) -> Value:
@@ -108,10 +119,15 @@ class Machine(ABC):
     def bound(self, v: Value, norm: Callable[[], float], why: str) -> Value:
         """v, with a bound on its Euclidean norm, or on a scalar's size, that holds by a theorem."""
 
-    def solution_norm(self, kind: Precondition) -> float:
-        """A bound on ‖α*‖ in the norm in which a P-preconditioned iteration contracts."""
-        (_, most), (lo, hi) = self.target_norm(), self.interval("none")
-        return most / lo * (1.0 if kind == "none" else (hi / lo) ** 0.5)
+    def solution_norm(self) -> float:
+        """‖y‖/λ, a bound on ‖α*‖, and on ‖α*‖_A/√λ."""
+        return self.target_norm()[1] / self.ridge
+
+    def preconditioner_range(self, kind: Precondition) -> Interval:
+        """The range of the entries of P."""
+        if kind == "row-sum":
+            raise Refusal("Row sums are bounded only where a domain bounds the kernel's values.")
+        return (1.0, 1.0) if kind == "none" else self.interval("none")
 
     @abstractmethod
     def interval(self, kind: Precondition) -> Interval:
@@ -145,6 +161,11 @@ class EagerMachine(Machine):
         self.factored = isinstance(kernel, Linear) and prompt.features < prompt.supports
         self.gram = None if self.factored else kernel(prompt.phi, prompt.phi)
         self.cross = kernel(prompt.phi_query, prompt.phi)
+        if not all(torch.isfinite(m).all() for m in (self.gram, self.cross) if m is not None):
+            raise Refusal(
+                f"Values of the {kernel.name} kernel leave the range of {self.cross.dtype}: raise the "
+                "temperature, or scale the features down."
+            )
 
     def target(self) -> Tensor:
         return self.prompt.y
@@ -160,6 +181,16 @@ class EagerMachine(Machine):
     def predict(self, alpha: Tensor) -> Tensor:
         """k(x)ᵀα at the queries."""
         return self.cross @ alpha
+
+    def smooth(self, values: Tensor) -> Tensor:
+        """Σ_j k_j(x) v_j / Σ_j k_j(x) at the queries."""
+        total = self.cross.sum(-1, keepdim=True)
+        if (total <= 0).any():
+            raise Refusal(
+                f"The {self.kernel.name} kernel's weights sum to {float(total.min()):.3g} at some "
+                "query: the smoother needs a positive kernel, such as exponential or gaussian."
+            )
+        return self.predict(values) / total
 
     def diagonal(self) -> Tensor:
         return self.kernel.diagonal(self.prompt.phi)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
-from ridgeformer.solvers.machine import EagerMachine, Machine, Value
-from ridgeformer.types import Refusal
+from ridgeformer.solvers.machine import Machine, Value
 
 
 class SmootherState(NamedTuple):
@@ -16,26 +15,13 @@ class SmootherState(NamedTuple):
 
 @dataclass(frozen=True)
 class NadarayaWatson(Solver):
-    """Shares the kernel with KRR but solves nothing: every step leaves it as it is."""
+    """Shares the kernel with KRR but solves nothing: one step, and every later one leaves it."""
 
     name = "nadaraya-watson"
+    smooths = True
 
     def init(self, m: Machine) -> SmootherState:
-        if not isinstance(m, EagerMachine):
-            raise Refusal(
-                "nadaraya-watson divides by a sum of kernel values, which linear attention does "
-                "not normalise: it needs softmax attention; the nearest linear-attention solver is gd."
-            )
-        return SmootherState(m.target())
+        return SmootherState(m.zeros())
 
     def step(self, m: Machine, s: SmootherState, t: int) -> SmootherState:
-        return s
-
-    def predict(self, m: EagerMachine, s: SmootherState) -> Value:
-        total = m.cross.sum(-1, keepdim=True)
-        if (total <= 0).any():
-            raise Refusal(
-                f"The {m.kernel.name} kernel's weights sum to {float(total.min()):.3g} at some query: "
-                "the smoother needs a positive kernel, such as exponential or gaussian."
-            )
-        return m.predict(s.alpha) / total
+        return SmootherState(m.target())

@@ -32,8 +32,8 @@ class Richardson(Solver):
         residual = m.target() - m.matvec(s.alpha)
         alpha = m.bound(
             s.alpha + eta * preconditioned(residual, s.inverse),
-            lambda: 2 * m.solution_norm(self.precondition),
-            "the error never exceeds its start, ‖α*‖",
+            lambda: 2 * m.solution_norm(),
+            "P⁻¹A is symmetric in the A-norm, where the error never exceeds its start",
         )
         return s._replace(alpha=alpha)
 

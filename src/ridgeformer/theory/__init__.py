@@ -6,5 +6,12 @@ from ridgeformer.theory.depth import (
     chebyshev_factor,
     richardson_rate,
 )
+from ridgeformer.theory.sensitivity import amplification
 
-__all__ = ["cg_prediction_bound", "cg_rate", "chebyshev_factor", "richardson_rate"]
+__all__ = [
+    "amplification",
+    "cg_prediction_bound",
+    "cg_rate",
+    "chebyshev_factor",
+    "richardson_rate",
+]

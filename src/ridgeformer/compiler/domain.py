@@ -1,0 +1,61 @@
+"""The prompts that a softmax model serves, and what follows for its logits and normalisers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from ridgeformer.kernels import Exponential, Gaussian, Kernel
+from ridgeformer.types import Refusal
+
+LARGEST_NORMALISER = {"float64": 1e15, "float32": 1e6}
+"""Beyond these, one kernel value among the others of its row is no longer resolved."""
+
+
+@dataclass(frozen=True)
+class Domain:
+    kernel: Kernel
+    max_norm: float
+    max_supports: int
+    max_target: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("max-norm", self.max_norm), ("max-target", self.max_target)):
+            if value is not None and not (value > 0 and isfinite(value)):
+                raise Refusal(f"--{name} must be positive and finite, got {value}.")
+        if self.max_supports < 1:
+            raise Refusal(f"--max-supports must be at least 1, got {self.max_supports}.")
+
+    @property
+    def max_eigenvalue(self) -> float:
+        """λ_max(K) ≤ trace(K) ≤ k·max k(a, a)"""
+        return self.max_supports * self.kernel.range(self.max_norm).most
+
+    @property
+    def row_sums(self) -> tuple[float, float]:
+        """The range of 1 + Σ_j K_ij at the supports: at least the support itself is in the sum."""
+        values = self.kernel.range(self.max_norm)
+        return 1 + values.least_diagonal, 1 + self.max_supports * values.most
+
+    @property
+    def largest_logit(self) -> float:
+        if isinstance(self.kernel, Exponential):
+            return self.kernel.exponent(self.max_norm)
+        if isinstance(self.kernel, Gaussian):
+            return 2 * (self.max_norm / self.kernel.lengthscale) ** 2
+        return 1.0
+
+    def check(self, dtype: str) -> None:
+        """Refuses kernels whose row sums no longer resolve a single value."""
+        top = self.row_sums[1]
+        if top > LARGEST_NORMALISER[dtype]:
+            raise Refusal(
+                f"The normaliser 1 + Σ K_ij would reach {top:.3g}, beyond {LARGEST_NORMALISER[dtype]:g} "
+                f"where {dtype} still resolves one kernel value in it: raise --temperature, or lower "
+                "--max-norm or --max-supports."
+            )
+        if self.largest_logit > 1e6:
+            raise Refusal(
+                f"Logits would reach {self.largest_logit:.3g}, whose differences {dtype} does not "
+                "resolve: raise --lengthscale or lower --max-norm."
+            )

@@ -1,0 +1,237 @@
+"""Products within a token: exact with a gated MLP, interpolated with a plain one.
+
+A gated MLP has x·y = relu(x)·y − relu(−x)·y. A plain ReLU MLP has squares, and with them
+
+    a·b = ((s·a + b)² − (s·a − b)²) / 4s.
+
+One layer of n − 1 hinges interpolates x² at n + 1 knots of distance h, with an error in [0, h²/4]. The
+error is τ(h − τ) for a triangle wave τ(x) in [0, h] that the same hinges write as well, so the next
+layer can square τ in turn, and so on: each further layer divides the error by n².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ridgeformer.compiler.schedule import (
+    ALL,
+    Cell,
+    Form,
+    HingeWrite,
+    LinearWrite,
+    Part,
+    ProductWrite,
+    Schedule,
+    added,
+    entry,
+    scaled,
+    whole,
+)
+
+Term = tuple[float, Form, Form]
+"""coefficient·a·b"""
+
+
+@dataclass
+class Multiplier:
+    """Stores sums of products; this one for a gated MLP."""
+
+    def know(self, cell: Cell, lo: float, hi: float) -> None:
+        """Takes note of a cell's range, which exact products do not need."""
+
+    def store(
+        self,
+        s: Schedule,
+        width: int,
+        linear: Form,
+        products: Sequence[Term],
+        name: str,
+        *,
+        not_before: int = 0,
+        fine: bool = True,
+    ) -> Cell:
+        """linear + Σ coefficient·a·b in a cell of its own, `fine` where one rough layer will not do."""
+        time = start(s, linear, products, not_before)
+        out = s.new(name, "everywhere", width, time)
+        write_linear(s, time, linear, out, name)
+        for coefficient, a, b in products:
+            for o in range(width):
+                for sign in (1.0, -1.0):
+                    gate, value = scaled(entry(a, o), sign), scaled(entry(b, o), sign * coefficient)
+                    s.write(ProductWrite(time, gate, value, out, o, name))
+        return out
+
+    def sum_of_squares(self, s: Schedule, scale: float, entries: Sequence[Form], name: str) -> Cell:
+        """scale·Σ x²"""
+        return self.store(s, 1, (), [(scale, x, x) for x in entries], name)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """n intervals a layer, for as many layers as it takes."""
+
+    intervals: int
+    layers: int = 1
+
+    def finest(self, width: float) -> float:
+        """The distance of the last layer's knots on a range of that width."""
+        return width / float(self.intervals) ** self.layers
+
+
+FINE_ENOUGH = 2.0**48
+
+
+def fine_grid(neurons: int) -> Grid:
+    """A grid with an error of 2⁻⁴⁸ of the squared range, in layers of that many neurons."""
+    intervals = max(2, min(64, neurons + 1))
+    layers = 1
+    while float(intervals) ** (2 * layers) < FINE_ENOUGH:
+        layers += 1
+    return Grid(intervals, layers)
+
+
+@dataclass(frozen=True)
+class Square:
+    """coefficient·x² for x in [lo, hi], to be added to one channel of the result."""
+
+    coefficient: float
+    x: Form
+    lo: float
+    hi: float
+    offset: int
+
+
+@dataclass
+class SquareMultiplier(Multiplier):
+    """The same for a plain ReLU MLP."""
+
+    grid: Grid = field(default_factory=lambda: Grid(64))
+    """For products that must take one layer, or that need no more than the tolerance."""
+    neurons: int = 126
+    """How many neurons a fine product may take in a layer."""
+    ranges: dict[Cell, tuple[float, float]] = field(default_factory=dict)
+
+    def know(self, cell: Cell, lo: float, hi: float) -> None:
+        self.ranges[cell] = (lo, hi)
+
+    def range_of(self, form: Form) -> tuple[float, float]:
+        lo = hi = 0.0
+        for part in form:
+            ends = [part.coefficient * end for end in self.ranges.get(part.cell, (0.0, 1.0))]
+            lo, hi = lo + min(ends), hi + max(ends)
+        return lo, hi
+
+    def squares(self, products: Sequence[Term], width: int) -> list[Square]:
+        found = []
+        for coefficient, a, b in products:
+            (a_lo, a_hi), (b_lo, b_hi) = self.range_of(a), self.range_of(b)
+            if a == b:
+                found += [Square(coefficient, entry(a, o), a_lo, a_hi, o) for o in range(width)]
+                continue
+            scale = balance((a_lo, a_hi), (b_lo, b_hi))
+            for o in range(width):
+                for sign in (1.0, -1.0):
+                    x = added(scaled(entry(a, o), scale), scaled(entry(b, o), sign))
+                    ends = (sign * b_lo, sign * b_hi)
+                    lo, hi = scale * a_lo + min(ends), scale * a_hi + max(ends)
+                    found.append(Square(sign * coefficient / (4 * scale), x, lo, hi, o))
+        return found
+
+    def store(
+        self,
+        s: Schedule,
+        width: int,
+        linear: Form,
+        products: Sequence[Term],
+        name: str,
+        *,
+        not_before: int = 0,
+        fine: bool = True,
+    ) -> Cell:
+        time = start(s, linear, products, not_before)
+        squares = self.squares(products, width)
+        grid = fine_grid(self.neurons // max(1, len(squares))) if fine else self.grid
+        return add_squares(s, time, width, linear, squares, grid, name)
+
+    def sum_of_squares(self, s: Schedule, scale: float, entries: Sequence[Form], name: str) -> Cell:
+        squares = [Square(scale, x, *self.range_of(x), 0) for x in entries]
+        grid = fine_grid(self.neurons // len(squares))
+        time = s.mlp_time(entries)
+        out = add_squares(s, time, 1, (), squares, grid, name)
+        self.know(out, 0.0, scale * sum(max(q.lo**2, q.hi**2) for q in squares))
+        return out
+
+
+def balance(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """The scale of a that makes the squares' error smallest: both factors get the same width."""
+    width = max(a[1] - a[0], 1e-12 * max(map(abs, a)), 1e-300)
+    return max(b[1] - b[0], 1e-300) / width
+
+
+def product_error(a: tuple[float, float], b: tuple[float, float], grid: Grid) -> float:
+    """A bound on |a·b − its interpolant| for a and b in their ranges."""
+    scale = balance(a, b)
+    h = grid.finest(scale * (a[1] - a[0]) + (b[1] - b[0]))
+    return h**2 / 4 / (4 * scale)  # both squares err in [0, h²/4], so their difference within h²/4
+
+
+def add_squares(
+    s: Schedule,
+    time: int,
+    width: int,
+    linear: Form,
+    squares: Sequence[Square],
+    grid: Grid,
+    name: str,
+) -> Cell:
+    """linear + Σ coefficient·x², by as many layers as the grid has."""
+    extra: list[Form] = [() for _ in range(width)]
+    for layer in range(grid.layers):
+        last = layer == grid.layers - 1
+        out = s.new(name, "everywhere", width, time)
+        following = []
+        for q in squares:
+            knots = np.linspace(q.lo, q.hi, grid.intervals + 1)
+            h, inner = knots[1] - knots[0], knots[1:-1]
+            # x² ≈ (x₀ + x₁)·x − x₀x₁ + Σ 2h·relu(x − x_i), the first chord and then its kinks
+            chord = added(scaled(q.x, knots[0] + knots[1]), s.common(-knots[0] * knots[1]))
+            extra[q.offset] = added(extra[q.offset], scaled(chord, q.coefficient))
+            slopes, weights = np.ones_like(inner), np.full_like(inner, 2 * h * q.coefficient)
+            also: tuple[tuple[Cell, int, np.ndarray], ...] = ()
+            if not last:
+                wave = s.new("τ", "everywhere", 1, time)
+                turns = 2.0 * (-1.0) ** np.arange(1, len(inner) + 1)
+                write_linear(s, time, added(q.x, s.common(-knots[0])), wave, "τ")
+                also = ((wave, 0, turns),)
+                following.append(Square(q.coefficient, whole(wave), 0.0, h, q.offset))
+            s.write(
+                HingeWrite(time, q.x, slopes, -inner, weights, 0.0, out, q.offset, ALL, name, also)
+            )
+        write_linear(s, time, linear, out, name)
+        for o, form in enumerate(extra):
+            if form:
+                s.write(LinearWrite(time, form, out, ALL, name, o))
+        # x² = its interpolant − h·τ + τ²
+        linear, extra = whole(out), [() for _ in range(width)]
+        for q in following:
+            extra[q.offset] = added(extra[q.offset], scaled(q.x, -q.coefficient * q.hi))
+        squares, time = following, time + 2
+    return out
+
+
+def start(s: Schedule, linear: Form, products: Sequence[Term], not_before: int) -> int:
+    return max(s.mlp_time([linear, *(form for _, a, b in products for form in (a, b))]), not_before)
+
+
+def write_linear(s: Schedule, time: int, linear: Form, out: Cell, name: str) -> None:
+    """out += linear, where a part of one channel serves every output."""
+    wide = tuple(p for p in linear if p.width == out.width)
+    narrow = tuple(Part(p.coefficient, p.cell, p.offset, 1) for p in linear if p.width != out.width)
+    if wide:
+        s.write(LinearWrite(time, wide, out, ALL, name))
+    if narrow:
+        for o in range(out.width):
+            s.write(LinearWrite(time, narrow, out, ALL, name, o))

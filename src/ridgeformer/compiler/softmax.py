@@ -1,0 +1,380 @@
+"""Softmax attention, prefix mask: kernels are attention weights, and every token does its own sums.
+
+A head averages values with weights exp(logit)/Σ exp(logit). With the aggregator as a sink of logit 0
+the kernel head reads, at token j,
+
+    o_j = Σ_i K_ji v_i / D_j   and   w_j = 1/D_j,   D_j = 1 + Σ_i K_ji,
+
+so that K v = D ⊙ o, and the sink's own weight is the reciprocal of D. A second head attends to all
+context tokens alike and gives every token the same mean, hence the same scalars: nothing has to be
+sent back from the aggregator, and products of scalars and vectors stay within the token.
+
+The aggregator reads only itself in the kernel head, so that vectors are 0 there; a query's key is
+pushed out of every head by a large negative logit, so that a query never reads itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ridgeformer.compiler.lower import Lowering, Site
+from ridgeformer.compiler.multiply import Multiplier, Term, write_linear
+from ridgeformer.compiler.schedule import (
+    ALL,
+    Cell,
+    Form,
+    HingeWrite,
+    Output,
+    added,
+    entry,
+    form_key,
+    is_cell,
+    piece,
+    scaled,
+    whole,
+)
+from ridgeformer.kernels import Exponential, Gaussian, Kernel
+from ridgeformer.program.ops import (
+    Channel,
+    Clamp,
+    Combine,
+    Diagonal,
+    Dot,
+    Hold,
+    Invert,
+    MatVec,
+    Multiply,
+    Op,
+    Program,
+    RowSums,
+    Target,
+    Unit,
+)
+from ridgeformer.program.ranges import ranges
+from ridgeformer.program.tables import HingeTable, reciprocal_table, unit_table
+from ridgeformer.types import Refusal
+
+
+@dataclass(frozen=True)
+class Sum:
+    """linear + Σ coefficient·a·b + D⊙rows, not yet stored."""
+
+    linear: Form = ()
+    products: tuple[tuple[float, Form, Form], ...] = ()
+    rows: Form = ()
+
+    def plus(self, other: Sum, coefficient: float) -> Sum:
+        more = tuple((coefficient * c, a, b) for c, a, b in other.products)
+        return Sum(
+            added(self.linear, scaled(other.linear, coefficient)),
+            self.products + more,
+            added(self.rows, scaled(other.rows, coefficient)),
+        )
+
+
+class RowSum:
+    """D itself, until something asks for more than its reciprocal."""
+
+
+@dataclass
+class SoftmaxLowering(Lowering):
+    kernel: Kernel = field(default_factory=Exponential)
+    multiplier: Multiplier = field(default_factory=Multiplier)
+    row_sums: tuple[float, float] = (2.0, 2.0)
+    """The range of D at the supports."""
+    max_supports: int = 1
+    push: float = 1024.0
+    """The logit that decides: no other comes near it, so that its exponential counts alone."""
+    ratio_sites: bool = False
+    """Read f_t as o/w before the last step: the division is then done once, at the end."""
+    values: dict[Channel, Sum | RowSum] = field(default_factory=dict)
+    fits: dict[object, Cell] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.place = "everywhere"
+        super().__post_init__()
+        self.once: dict[str, Cell] = {}
+        """What is computed once, from the data alone, by name."""
+
+    # ------------------------------------------------------------------ the heads
+
+    def average(self, q: Sequence[Form], k: Sequence[Form], v: Form, name: str) -> Cell:
+        """Σ_i softmax_i(q·k_i) v_i at every token."""
+        time = self.s.attention_time([*q, *k, v])
+        out = self.s.new(name, "everywhere", v[0].width, time)
+        self.s.head(time, name, "everywhere", "data", q, k, [Output(v, out)])
+        return out
+
+    def kernel_logits(self) -> tuple[list[Form], list[Form]]:
+        """Reader j, key i:  ⟨Uφ_j, Uφ_i⟩/τ, and for a Gaussian −|x_j − x_i|²/2ℓ² against the sink.
+
+        The last two entries push: a query's key down for everyone, and for the aggregator its own
+        key up. With n = |x|²/2ℓ² the Gaussian's logit is ⟨x_j, x_i⟩/ℓ² − n_i, which is larger than
+        it should be by n_j; adding n_j to the sink's logit as well makes up for it.
+        """
+        s = self.s
+        everyone, up = s.common(), s.constant(self.push)
+        down = whole(s.query, -self.push)
+        phi = whole(self.phi)
+        if isinstance(self.kernel, Gaussian):
+            n = whole(self.norm(self.kernel))
+            keys = scaled(phi, self.kernel.lengthscale**-2)
+            return [phi, everyone, n + up], [keys, scaled(n, -1.0) + down, s.constant()]
+        if isinstance(self.kernel, Exponential):
+            keys = scaled(phi, 1 / self.kernel.temperature)
+            return [phi, everyone, up], [keys, down, s.constant()]
+        raise Refusal(
+            f"Softmax weights are not a {self.kernel.name} kernel: use --kernel exponential or gaussian."
+        )
+
+    def kernel_average(self, v: Form, name: str) -> Cell:
+        """o = D⁻¹K v at supports and queries, 0 at the aggregator."""
+        key = form_key(v)
+        if key not in self.fits:
+            q, k = self.kernel_logits()
+            self.fits[key] = self.average(q, k, v, name)
+        return self.fits[key]
+
+    def matvec(self, v: Form, name: str, bound: tuple[float, float]) -> Sum:
+        """K v = D ⊙ o; an average is no larger than what it averages."""
+        o = self.kernel_average(v, name)
+        self.multiplier.know(o, *bound)
+        return Sum(rows=whole(o))
+
+    def mean(self, v: Form, name: str) -> Cell:
+        """(Σ_i v_i)/(k + 1) at every token: equal weights for supports and aggregator."""
+        return self.average([self.s.common()], [whole(self.s.query, -self.push)], v, name)
+
+    # ------------------------------------------------------------------ found once, kept
+
+    def kept(self, name: str, make: Callable[[], Cell]) -> Cell:
+        if name not in self.once:
+            self.once[name] = make()
+        return self.once[name]
+
+    def norm(self, kernel: Gaussian) -> Cell:
+        """n = |x|²/2ℓ² at every token."""
+        phi, scale = whole(self.phi), 0.5 / kernel.lengthscale**2
+        entries = [piece(phi, a, 1) for a in range(self.features)]
+
+        def make() -> Cell:
+            return self.multiplier.sum_of_squares(self.s, scale, entries, "|x|²/2ℓ²")
+
+        return self.kept("n", make)
+
+    def inverse_row_sum(self) -> Cell:
+        """w = 1/D: the weight that the sink gets."""
+
+        def make() -> Cell:
+            w = self.kernel_average(self.s.constant(), "w")
+            self.multiplier.know(w, 1 / self.row_sums[1], 1 / self.row_sums[0])
+            return w
+
+        return self.kept("w", make)
+
+    def row_sum(self, not_before: int = 0) -> Cell:
+        """D = 1/w, at the queries and the aggregator too, where it may be as small as 1."""
+        lo, hi = 1.0, self.row_sums[1]
+
+        def make() -> Cell:
+            w = self.inverse_row_sum()
+            self.multiplier.know(w, 1 / hi, 1 / lo)
+            out = self.reciprocal(whole(w), 1 / hi, 1 / lo, "D", not_before)
+            self.multiplier.know(w, 1 / hi, 1 / self.row_sums[0])
+            return out
+
+        return self.kept("D", make)
+
+    def count(self) -> Cell:
+        """k + 1, from the weight that the aggregator gets among equals."""
+
+        def make() -> Cell:
+            share = whole(self.mean(self.s.constant(), "1/(k+1)"))
+            return self.reciprocal(share, 1 / (self.max_supports + 1), 0.5, "k+1")
+
+        return self.kept("k+1", make)
+
+    # ------------------------------------------------------------------ within a token
+
+    def store(self, value: Sum, name: str, not_before: int = 0, fine: bool = False) -> Cell:
+        """The value in channels of its own."""
+        if not value.products and not value.rows and is_cell(value.linear):
+            return value.linear[0].cell
+        products = value.products
+        if value.rows:
+            products = (*products, (1.0, whole(self.row_sum(not_before)), value.rows))
+        return self.multiplier.store(
+            self.s, self.outputs, value.linear, products, name, not_before=not_before, fine=fine
+        )
+
+    def form(self, channel: Channel) -> Form:
+        """A value as something that a head or a neuron can read; stores it only when it must."""
+        value = self.values[channel]
+        assert isinstance(value, Sum)
+        if value.products or value.rows:
+            cell = self.store(value, channel.name)
+            self.multiplier.know(cell, *self.bounds[channel])
+            value = Sum(whole(cell))
+            self.values[channel] = value
+        return value.linear
+
+    def bent(
+        self,
+        x: Form,
+        slopes: Sequence[float] | np.ndarray,
+        biases: Sequence[float] | np.ndarray,
+        weights: Sequence[float] | np.ndarray,
+        name: str,
+        *,
+        constant: float = 0.0,
+        linear: Form = (),
+        not_before: int = 0,
+    ) -> Cell:
+        """linear + constant + Σ w·relu(slope·x + bias), entry by entry."""
+        time = max(self.s.mlp_time([x, linear]), not_before)
+        width = x[0].width
+        out = self.s.new(name, "everywhere", width, time)
+        write_linear(self.s, time, linear, out, name)
+        a, b, c = (np.asarray(part, dtype=float) for part in (slopes, biases, weights))
+        for o in range(width):
+            at = entry(x, o)
+            self.s.write(HingeWrite(time, at, a, b, c, constant, out, o, ALL, name))
+        return out
+
+    def table(self, x: Form, table: HingeTable, name: str, not_before: int = 0) -> Cell:
+        root, constant = np.sqrt(table.knots), table.constant
+        slopes, biases = -1 / root, table.knots / root
+        return self.bent(
+            x, slopes, biases, table.weights, name, constant=constant, not_before=not_before
+        )
+
+    def clamp(self, x: Form, lo: float, hi: float, name: str) -> Cell:
+        """x + relu(lo − x) − relu(x − hi)"""
+        return self.bent(x, [-1.0, 1.0], [lo, -hi], [1.0, -1.0], name, linear=x)
+
+    def hold(self, x: Form, lo: float, hi: float, name: str) -> Cell:
+        """0 below lo, x above hi: x − a·relu(hi − x) + (1 + a)·relu(lo − x) with a = lo/(hi − lo)."""
+        a = lo / (hi - lo)
+        return self.bent(x, [-1.0, -1.0], [hi, lo], [-a, 1 + a], name, linear=x)
+
+    def reciprocal(self, x: Form, lo: float, hi: float, name: str, not_before: int = 0) -> Cell:
+        """1/x for x in [lo, hi]: the table's guess, then the correction of `Reciprocal`."""
+        correction, width = reciprocal_table(lo, hi), x[0].width
+
+        def store(
+            linear: Form, products: list[Term], called: str, least: float, most: float
+        ) -> Form:
+            cell = self.multiplier.store(self.s, width, linear, products, called)
+            self.multiplier.know(cell, least, most)
+            return whole(cell)
+
+        ends = (0.98 / hi, 1.02 / lo)
+        guess = self.table(x, correction.table, name, not_before)
+        self.multiplier.know(guess, *ends)
+        z = whole(guess)
+        e = store(self.s.common(), [(-1.0, z, x)], "1 − x·z", -0.02, 0.02)
+        square = store((), [(1.0, e, e)], "e²", 0.0, 4e-4)
+        z = store(z, [(correction.a, z, e)], name, *ends)
+        z = store(z, [(correction.b, z, e), (correction.c, z, square)], name, *ends)
+        return store(z, [(correction.d, z, e), (correction.f, z, square)], name, *ends)[0].cell
+
+    # ------------------------------------------------------------------ the program
+
+    def run(self, program: Program) -> None:
+        self.bounds = ranges(program)
+        self.last_step, self.smooths = program.steps, program.smooths
+        super().run(program)
+
+    def perform(self, op: Op) -> None:
+        self.values[op.out] = self.lower(op)
+
+    def lower(self, op: Op) -> Sum | RowSum:
+        match op:
+            case Target():
+                return Sum(whole(self.y))
+            case Diagonal():
+                raise Refusal(
+                    "The Jacobi preconditioner needs K_ii, which softmax attention never shows by "
+                    "itself: use --precondition row-sum, which it shows as its normaliser, or none."
+                )
+            case RowSums():
+                return RowSum()
+            case MatVec(v=v):
+                return self.matvec(self.form(v), f"K{v.name}/D", self.bounds[v])
+            case Dot(out=out, u=u, v=v):
+                return self.dot(self.form(u), self.form(v), out.name)
+            case Combine(terms=terms, constant=constant):
+                total = Sum(self.s.common(constant) if constant else ())
+                for coefficient, channel in terms:
+                    value = self.values[channel]
+                    assert isinstance(value, Sum)
+                    total = total.plus(value, coefficient)
+                return total
+            case Multiply(a=a, b=b):
+                return self.multiply(a, b)
+            case Clamp(x=x, lo=lo, hi=hi):
+                if isinstance(self.values[x], RowSum):
+                    return RowSum()  # inside its bounds by the domain
+                return Sum(whole(self.clamp(self.form(x), lo, hi, x.name)))
+            case Invert(out=out, x=x, lo=lo, hi=hi):
+                if isinstance(self.values[x], RowSum):
+                    return Sum(whole(self.inverse_row_sum()))
+                return Sum(whole(self.reciprocal(self.form(x), lo, hi, out.name)))
+            case Unit(x=x, lo=lo, hi=hi):
+                return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c")))
+            case Hold(x=x, lo=lo, hi=hi):
+                return Sum(whole(self.hold(self.form(x), lo, hi, "rho")))
+
+    def dot(self, u: Form, v: Form, name: str) -> Sum:
+        """uᵀv: products within the tokens, their mean everywhere, times the count."""
+        terms = self.multiplier.store(self.s, self.outputs, (), [(1.0, u, v)], f"{name} terms")
+        mean = self.mean(whole(terms), f"mean {name}")
+        return Sum((), ((1.0, whole(self.count()), whole(mean)),))
+
+    def multiply(self, a: Channel, b: Channel) -> Sum:
+        left, value = self.form(a), self.values[b]
+        assert isinstance(value, Sum)
+        if left == whole(self.once.get("w", self.phi)) and not value.products:
+            # w ⊙ (D ⊙ o) = o: what attention divided by is never multiplied back
+            return Sum(value.rows, ((1.0, left, value.linear),) if value.linear else ())
+        return Sum((), ((1.0, left, self.form(b)),))
+
+    def keep(self, channel: Channel, step: int, name: str) -> None:
+        value = self.values[channel]
+        assert isinstance(value, Sum)
+        if channel.kind == "scalar":
+            self.form(channel)
+            return
+        cell = self.store(value, name)
+        self.multiplier.know(cell, *self.bounds[channel])
+        self.values[channel] = Sum(whole(cell))
+        self.sites.append(Site(step, name, cell))
+        if name == "alpha":
+            self.predict(cell, step, self.bounds[channel])
+
+    def predict(self, alpha: Cell, step: int, bound: tuple[float, float]) -> None:
+        """f = K α at the queries."""
+        if self.smooths:
+            self.sites.append(Site(step, "prediction", self.smooth(whole(alpha))))
+            return
+        value = self.matvec(whole(alpha), "f/D", bound)
+        if not self.ratio_sites:
+            self.sites.append(Site(step, "prediction", self.store(value, "f")))
+            return
+        o, w = value.rows[0].cell, self.inverse_row_sum()
+        if step < self.last_step:
+            w.keep = True
+            self.sites.append(Site(step, "prediction", o, over=w))
+            return
+        # The last division may take its time, and starts when nothing else runs any more.
+        cell = self.store(value, "f", not_before=o.written + 1, fine=True)
+        self.sites.append(Site(step, "prediction", cell))
+
+    def smooth(self, v: Form) -> Cell:
+        """Σ k_i v_i / Σ k_i at the queries: the same head with the sink pushed out as well."""
+        q, k = self.kernel_logits()
+        q, k = q[:-1], [*k[:-2], k[-2] + self.s.constant(-self.push)]
+        return self.average(q, k, v, "f")
