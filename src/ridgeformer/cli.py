@@ -230,6 +230,27 @@ def demo(
     run(out, seed)
 
 
+@command
+def study(
+    name: Annotated[
+        str | None, typer.Argument(help="Leave out for a list.", metavar="NAME")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the page; results/NAME if left out.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of prompts and intervals.")] = 0,
+    prompts: Annotated[int | None, typer.Option(help="Prompts per setting.")] = None,
+) -> None:
+    """Measure one question and write one page and its numbers; without a name, list the studies."""
+    from ridgeformer.studies import STUDIES, find_study, run_study
+
+    if name is None:
+        for known in STUDIES.values():
+            typer.echo(f"{known.name:12} {known.summary}")
+        return
+    run_study(find_study(STUDIES, name), out or Path("results") / name, seed, prompts)
+
+
 def version(show: bool) -> None:
     if show:
         typer.echo(f"ridgeformer {__version__}")

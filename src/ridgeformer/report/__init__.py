@@ -2,14 +2,19 @@
 
 from ridgeformer.report.figures import Convergence, Stream, convergence_figure, stream_figure
 from ridgeformer.report.page import Section, Table, check_page, write_page
+from ridgeformer.report.sweeps import Curve, Panel, Row, sweep_figure
 
 __all__ = [
     "Convergence",
+    "Curve",
+    "Panel",
+    "Row",
     "Section",
     "Stream",
     "Table",
     "check_page",
     "convergence_figure",
     "stream_figure",
+    "sweep_figure",
     "write_page",
 ]
