@@ -220,6 +220,33 @@ def inspect(
 
 
 @command
+def export(
+    model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
+    out: Annotated[Path, typer.Option(help="Directory for the checkpoint.")],
+    to: Annotated[Literal["gpt2"], typer.Option(help="The class to export to.")] = "gpt2",
+    positions: Annotated[int, typer.Option(help="Most tokens that a prompt may have.")] = 1024,
+    constant: Annotated[
+        float | None, typer.Option(help="C of docs/format.md; by default it fits the precision.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a saved model.")] = False,
+) -> None:
+    """Write a model as a checkpoint of the stock Hugging Face GPT2Model.
+
+    Example: ridgeformer export model --to gpt2 --out model-gpt2
+    """
+    from ridgeformer.export import save_gpt2
+    from ridgeformer.transformer import check_writable, load
+    from ridgeformer.types import Refusal
+
+    if out.exists() and model.exists() and out.samefile(model):
+        raise Refusal(f"--out {out} is the model itself: choose another directory.")
+    check_writable(out, force)
+    transformer, saved = load(model)
+    save_gpt2(transformer, out, saved, positions=positions, constant=constant, force=force)
+    typer.echo(f"{out}: {to} checkpoint, {len(transformer.blocks)} layers, {positions} positions.")
+
+
+@command
 def demo(
     out: Annotated[Path, typer.Option(help="Directory for the page.")] = Path("results/demo"),
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,

@@ -3,7 +3,7 @@
 from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.edits import Edit, Edits, Record, ablate, ablate_head, patch
 from ridgeformer.transformer.model import Transformer
-from ridgeformer.transformer.storage import check_writable, load, read_config, save
+from ridgeformer.transformer.storage import check_writable, load, read_config, save, whole_directory
 
 __all__ = [
     "Edit",
@@ -18,4 +18,5 @@ __all__ = [
     "patch",
     "read_config",
     "save",
+    "whole_directory",
 ]

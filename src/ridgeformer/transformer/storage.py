@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,20 +53,28 @@ def save(
     force: bool = False,
 ) -> None:
     """Writes the model whole or not at all; `extra` entries go to config.json beside the shape."""
+    config = {"format": FORMAT, **model.config.to_dict(), **(extra or {})}
+    with whole_directory(directory, force) as partial:
+        weights = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
+        path = partial / "model.safetensors"
+        save_file(weights, path, metadata={CONFIG_HASH: config_hash(config)})
+        config[WEIGHTS_HASH] = file_hash(path)
+        (partial / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+
+
+@contextmanager
+def whole_directory(directory: str | Path, force: bool = False) -> Iterator[Path]:
+    """A folder to write in, which takes its final name when all is written, or disappears."""
     target = Path(directory)
     check_writable(target, force)
-    config = {"format": FORMAT, **model.config.to_dict(), **(extra or {})}
     try:
         target.absolute().parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
         try:
-            weights = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
-            path = partial / "model.safetensors"
-            save_file(weights, path, metadata={CONFIG_HASH: config_hash(config)})
-            config[WEIGHTS_HASH] = file_hash(path)
-            (partial / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+            yield partial
             partial.chmod(0o755)
-            path.chmod(0o644)
+            for path in partial.iterdir():
+                path.chmod(0o644)
             if target.exists():
                 shutil.rmtree(target)
             partial.rename(target)
