@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from ridgeformer import __version__
-
-if TYPE_CHECKING:
-    from ridgeformer.kernels import Kernel
-    from ridgeformer.tasks import Prompt
+from ridgeformer import cli_options as o
+from ridgeformer import cli_tools as tools
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,10 +21,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Solvers compiled to transformers: kernel ridge regression in a forward pass.",
 )
-
-
-Mlp = Literal["relu", "reglu"]
-Dtype = Literal["float64", "float32"]
 
 
 @contextmanager
@@ -56,42 +49,42 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     return app.command()(guarded)
 
 
-Out = Annotated[Path, typer.Option(help="Where to write the result.")]
-Steps = Annotated[int, typer.Option(help="Number of solver steps T.")]
-Ridge = Annotated[float, typer.Option(help="The ridge λ > 0.")]
-Preconditioner = Annotated[
-    str, typer.Option(help="none, jacobi, or (solve only) row-sum.", metavar="KIND")
-]
-SolverName = Annotated[
-    str, typer.Argument(help="gd, richardson, heavy-ball, chebyshev, cg, …", metavar="SOLVER")
-]
-Prompts = Annotated[
-    Path, typer.Argument(help="An .npz with phi [B,k,p], y [B,k,r], phi_query [B,q,p].")
-]
-
-
 @command
 def compile(
-    solver: SolverName,
-    features: Annotated[int, typer.Option(help="Feature dimension p.")],
-    steps: Steps,
-    ridge: Ridge,
-    max_eigenvalue: Annotated[
-        float, typer.Option(help="Bound on λ_max(K): the domain of the model, and of its tuning.")
-    ],
-    out: Annotated[Path, typer.Option(help="Directory for the saved model.")],
-    outputs: Annotated[int, typer.Option(help="Number of outputs r.")] = 1,
-    precondition: Preconditioner = "none",
-    causal: Annotated[bool, typer.Option("--causal", help="Strictly causal decoder.")] = False,
-    mlp: Annotated[Mlp, typer.Option(help="Plain ReLU, or gated (exact products).")] = "relu",
-    dtype: Annotated[Dtype, typer.Option(help="Precision of the weights.")] = "float64",
-    kernel: Annotated[str, typer.Option(help="linear", metavar="KERNEL")] = "linear",
-    attention: Annotated[str, typer.Option(help="linear", metavar="KIND")] = "linear",
-    force: Annotated[bool, typer.Option("--force", help="Replace a saved model.")] = False,
+    solver: o.SolverName,
+    features: o.Features,
+    out: o.ModelOut,
+    steps: Annotated[int | None, typer.Option(help="Number of solver steps T.")] = None,
+    ridge: Annotated[float | None, typer.Option(help="The ridge λ > 0.")] = None,
+    attention: o.Attention = "linear",
+    kernel: o.KernelName = "linear",
+    mlp: o.Mlp = "relu",
+    precondition: o.Preconditioner = "none",
+    outputs: o.Outputs = 1,
+    causal: o.Causal = False,
+    dtype: o.Dtype = "float64",
+    temperature: o.Temperature = 1.0,
+    lengthscale: o.Lengthscale = 1.0,
+    degree: o.Degree = 2,
+    offset: o.Offset = 1.0,
+    projection: o.Projection = None,
+    max_eigenvalue: o.MaxEigenvalue = None,
+    max_norm: o.MaxNorm = None,
+    max_supports: o.MaxSupports = None,
+    max_target: o.MaxTarget = None,
+    tolerance: o.Tolerance = None,
+    mlp_width: o.MlpWidth = None,
+    interval: o.Interval = None,
+    heads: o.Heads = None,
+    epsilon: o.Epsilon = None,
+    force: o.Force = False,
 ) -> None:
     """Compile a solver into the weights of a transformer.
 
-    Example: ridgeformer compile cg --features 8 --steps 10 --ridge 1 --max-eigenvalue 99 --out cg
+    Linear attention:  compile cg --features 8 --steps 10 --ridge 1 --max-eigenvalue 99 --out cg
+
+    Softmax attention: compile cg --attention softmax --kernel exponential --mlp reglu --features 4
+    --steps 8 --ridge 0.5 --max-norm 2 --max-supports 64 --out cg-softmax
     """
     from ridgeformer.compiler import compile as compile_solver
     from ridgeformer.compiler import size_report
@@ -100,36 +93,52 @@ def compile(
     from ridgeformer.types import Refusal
 
     check_writable(out, force)
-    if attention != "linear" or kernel != "linear":
-        raise Refusal(
-            f"--attention {attention} with --kernel {kernel} does not compile; the nearest "
-            "possible combination is --attention linear --kernel linear."
-        )
+    method = make_solver(solver, precondition)
+    if steps is None and not method.smooths:
+        raise Refusal(f"--steps is needed for {solver}: the number of its iterations.")
     model = compile_solver(
-        make_solver(solver, precondition),
+        method,
         features=features,
         outputs=outputs,
-        steps=steps,
+        steps=1 if steps is None else steps,
         ridge=ridge,
-        max_eigenvalue=max_eigenvalue,
-        causal=causal,
+        kernel=tools.make_kernel(
+            kernel,
+            temperature=temperature,
+            lengthscale=lengthscale,
+            degree=degree,
+            offset=offset,
+            projection=tools.read_matrix(projection),
+        ),
+        attention=attention,
         mlp=mlp,
         dtype=dtype,
+        causal=causal,
+        max_eigenvalue=max_eigenvalue,
+        max_norm=max_norm,
+        max_supports=max_supports,
+        max_target=max_target,
+        tolerance=tolerance,
+        mlp_width=mlp_width,
+        interval=interval,
+        heads=heads,
+        epsilon=epsilon,
     )
     model.save(out, force)
-    size = size_report(model)
+    size, certified = size_report(model), model.certificate.absolute_error
     typer.echo(
-        f"{out}: {solver}, {steps} steps in {size['layers']} layers, d_model {size['d_model']} "
-        f"(p + {size['beyond features']}), {size['heads']} heads of {size['d_head']}, "
-        f"d_mlp {size['d_mlp']}, {size['parameters']:,} parameters."
+        f"{out}: {solver}, {model.certificate.steps} steps in {size['layers']} layers, "
+        f"d_model {size['d_model']} (p + {size['beyond features']}), {size['heads']} heads of "
+        f"{size['d_head']}, d_mlp {size['d_mlp']}, {size['parameters']:,} parameters"
+        + (f"; certified error {certified:.2g}." if certified is not None else ".")
     )
 
 
 @command
 def predict(
     model: Annotated[Path, typer.Argument(help="Directory of a compiled model.")],
-    prompts: Prompts,
-    out: Out,
+    prompts: o.Prompts,
+    out: o.Out,
     trajectory: Annotated[
         bool, typer.Option("--trajectory", help="Also write the predictions after every step.")
     ] = False,
@@ -141,28 +150,28 @@ def predict(
     from ridgeformer.readout import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
 
-    check_output(out, prompts)
+    tools.check_output(out, prompts)
     compiled = CompiledModel.load(model)
     prompt = Prompt.load(prompts)
     compiled.certificate.check(prompt)
     parts = [
         read_trajectory(compiled, part).predictions if trajectory else compiled.predict(part)[None]
-        for part in batches(prompt, "predicting")
+        for part in tools.batches(prompt, "predicting")
     ]
-    write(out, torch.cat(parts, dim=1), trajectory)
+    tools.write(out, torch.cat(parts, dim=1), trajectory)
 
 
 @command
 def solve(
-    solver: SolverName,
-    prompts: Prompts,
-    steps: Steps,
-    ridge: Ridge,
-    out: Out,
+    solver: o.SolverName,
+    prompts: o.Prompts,
+    steps: o.Steps,
+    ridge: o.Ridge,
+    out: o.Out,
     trajectory: Annotated[
         bool, typer.Option("--trajectory", help="Also write the predictions after every step.")
     ] = False,
-    precondition: Preconditioner = "none",
+    precondition: o.Preconditioner = "none",
     max_eigenvalue: Annotated[
         float | None,
         typer.Option(help="Tune fixed coefficients to [λ, λ + this] instead of to the prompts."),
@@ -183,8 +192,8 @@ def solve(
     from ridgeformer.tasks import Prompt
     from ridgeformer.types import Refusal
 
-    check_output(out, prompts)
-    chosen = make_kernel(
+    tools.check_output(out, prompts)
+    chosen = tools.make_kernel(
         kernel, temperature=temperature, lengthscale=lengthscale, degree=degree, offset=offset
     )
     if max_eigenvalue is not None and not max_eigenvalue > 0:
@@ -192,7 +201,7 @@ def solve(
     prompt = Prompt.load(prompts)
     parts = []
     method = None if solver == "krr" else make_solver(solver, precondition)
-    for part in batches(prompt, "solving"):
+    for part in tools.batches(prompt, "solving"):
         if method is None:
             parts.append(krr(part, ridge=ridge, kernel=chosen)[None])
             continue
@@ -205,7 +214,7 @@ def solve(
             max_eigenvalue=max_eigenvalue,
         )
         parts.append(found.predictions)
-    write(out, torch.cat(parts, dim=1), trajectory)
+    tools.write(out, torch.cat(parts, dim=1), trajectory)
 
 
 @command
@@ -291,55 +300,6 @@ def main(
     ] = False,
 ) -> None:
     pass
-
-
-def check_output(out: Path, prompts: Path) -> None:
-    from ridgeformer.types import Refusal
-
-    if out.is_dir():
-        raise Refusal(f"{out} is a directory: name a file for the result.")
-    if out.exists() and prompts.exists() and out.samefile(prompts):
-        raise Refusal(f"--out {out} is the prompt file itself: choose another name.")
-    if not out.absolute().parent.is_dir():
-        raise Refusal(f"{out} cannot be written: its directory does not exist.")
-
-
-def batches(prompt: Prompt, what: str) -> Iterator[Prompt]:
-    """The prompts in parts of bounded memory, under a progress bar."""
-    from rich.console import Console
-    from rich.progress import track
-
-    from ridgeformer.tasks import Prompt
-
-    tokens = prompt.supports + 1 + prompt.phi_query.shape[1]
-    size = max(1, 2**17 // tokens)
-    starts = range(0, len(prompt.phi), size)
-    console = Console(file=sys.stderr)
-    for start in track(
-        starts, what, console=console, transient=True, disable=not sys.stderr.isatty()
-    ):
-        part = slice(start, start + size)
-        yield Prompt(prompt.phi[part], prompt.y[part], prompt.phi_query[part])
-
-
-def write(out: Path, predictions: Any, trajectory: bool) -> None:
-    from ridgeformer.tasks import write_arrays
-
-    arrays = {"prediction": predictions[-1].numpy()}
-    if trajectory:
-        arrays["trajectory"] = predictions.numpy()
-    write_arrays(out, **arrays)
-    typer.echo(f"{out}: " + ", ".join(f"{n} {list(a.shape)}" for n, a in arrays.items()) + ".")
-
-
-def make_kernel(name: str, **options: Any) -> Kernel:
-    """The kernel of that name with those of the options that it has."""
-    from dataclasses import fields
-
-    from ridgeformer.kernels import KERNELS, kernel_from
-
-    known = {field.name for field in fields(KERNELS[name])} if name in KERNELS else set()  # type: ignore[arg-type]
-    return kernel_from({"name": name} | {n: v for n, v in options.items() if n in known})
 
 
 if __name__ == "__main__":

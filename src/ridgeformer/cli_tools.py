@@ -1,0 +1,83 @@
+"""What the commands share: checks before work, batches under a progress bar, writing results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ridgeformer.kernels import Kernel
+    from ridgeformer.tasks import Prompt
+
+
+def check_output(out: Path, prompts: Path) -> None:
+    from ridgeformer.types import Refusal
+
+    if out.is_dir():
+        raise Refusal(f"{out} is a directory: name a file for the result.")
+    if out.exists() and prompts.exists() and out.samefile(prompts):
+        raise Refusal(f"--out {out} is the prompt file itself: choose another name.")
+    if not out.absolute().parent.is_dir():
+        raise Refusal(f"{out} cannot be written: its directory does not exist.")
+
+
+def batches(prompt: Prompt, what: str) -> Iterator[Prompt]:
+    """The prompts in parts of bounded memory, under a progress bar."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from ridgeformer.tasks import Prompt
+
+    tokens = prompt.supports + 1 + prompt.phi_query.shape[1]
+    size = max(1, 2**17 // tokens)
+    starts = range(0, len(prompt.phi), size)
+    console = Console(file=sys.stderr)
+    for start in track(
+        starts, what, console=console, transient=True, disable=not sys.stderr.isatty()
+    ):
+        part = slice(start, start + size)
+        yield Prompt(prompt.phi[part], prompt.y[part], prompt.phi_query[part])
+
+
+def write(out: Path, predictions: Any, trajectory: bool) -> None:
+    from ridgeformer.tasks import write_arrays
+
+    arrays = {"prediction": predictions[-1].numpy()}
+    if trajectory:
+        arrays["trajectory"] = predictions.numpy()
+    write_arrays(out, **arrays)
+    typer.echo(f"{out}: " + ", ".join(f"{n} {list(a.shape)}" for n, a in arrays.items()) + ".")
+
+
+def make_kernel(name: str, **options: Any) -> Kernel:
+    """The kernel of that name with those of the options that it has."""
+    from dataclasses import fields
+
+    from ridgeformer.kernels import KERNELS, kernel_from
+
+    known = {field.name for field in fields(KERNELS[name])} if name in KERNELS else set()  # type: ignore[arg-type]
+    return kernel_from({"name": name} | {n: v for n, v in options.items() if n in known})
+
+
+def read_matrix(path: Path | None) -> list[list[float]] | None:
+    """A matrix from an .npy file."""
+    import numpy as np
+
+    from ridgeformer.types import Refusal
+
+    if path is None:
+        return None
+    try:
+        matrix = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise Refusal(f"{path} cannot be read as an .npy matrix: {error}.") from error
+    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
+        raise Refusal(f"{path} must hold one real matrix U [d, p].")
+    if matrix.size == 0 or not np.isfinite(matrix).all():
+        raise Refusal(f"{path} must hold finite numbers, at least one.")
+    rows: list[list[float]] = matrix.astype(float).tolist()
+    return rows
