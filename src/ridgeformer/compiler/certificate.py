@@ -23,7 +23,7 @@ class Certificate:
     """Inside the domain, every iterate's prediction equals the solver's: relative to the largest
     prediction the difference is at most `relative_error`, or `round_off_factor` times the solver's
     own round-off at that step where that is larger. Where products are interpolated, the difference
-    is at most `absolute_error` instead."""
+    is at most `absolute_error` instead; if both are None, nothing is promised."""
 
     solver: str
     precondition: str
@@ -43,7 +43,7 @@ class Certificate:
     max_supports: int | None
     max_target: float | None
     interval: tuple[float, float] | None
-    relative_error: float
+    relative_error: float | None
     round_off_factor: float
     absolute_error: float | None
 

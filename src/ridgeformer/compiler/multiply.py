@@ -102,6 +102,8 @@ class Square:
     lo: float
     hi: float
     offset: int
+    remainder: bool = False
+    """x is a triangle wave in [0, hi], and the term is x² − hi·x: what an interpolant left over."""
 
 
 @dataclass
@@ -188,38 +190,49 @@ def add_squares(
     name: str,
 ) -> Cell:
     """linear + Σ coefficient·x², by as many layers as the grid has."""
-    extra: list[Form] = [() for _ in range(width)]
     for layer in range(grid.layers):
         last = layer == grid.layers - 1
-        out = s.new(name, "everywhere", width, time)
-        following = []
-        for q in squares:
-            knots = np.linspace(q.lo, q.hi, grid.intervals + 1)
-            h, inner = knots[1] - knots[0], knots[1:-1]
-            # x² ≈ (x₀ + x₁)·x − x₀x₁ + Σ 2h·relu(x − x_i), the first chord and then its kinks
-            chord = added(scaled(q.x, knots[0] + knots[1]), s.common(-knots[0] * knots[1]))
-            extra[q.offset] = added(extra[q.offset], scaled(chord, q.coefficient))
-            slopes, weights = np.ones_like(inner), np.full_like(inner, 2 * h * q.coefficient)
-            also: tuple[tuple[Cell, int, np.ndarray], ...] = ()
-            if not last:
-                wave = s.new("τ", "everywhere", 1, time)
-                turns = 2.0 * (-1.0) ** np.arange(1, len(inner) + 1)
-                write_linear(s, time, added(q.x, s.common(-knots[0])), wave, "τ")
-                also = ((wave, 0, turns),)
-                following.append(Square(q.coefficient, whole(wave), 0.0, h, q.offset))
-            s.write(
-                HingeWrite(time, q.x, slopes, -inner, weights, 0.0, out, q.offset, ALL, name, also)
-            )
-        write_linear(s, time, linear, out, name)
-        for o, form in enumerate(extra):
-            if form:
-                s.write(LinearWrite(time, form, out, ALL, name, o))
-        # x² = its interpolant − h·τ + τ²
-        linear, extra = whole(out), [() for _ in range(width)]
-        for q in following:
-            extra[q.offset] = added(extra[q.offset], scaled(q.x, -q.coefficient * q.hi))
-        squares, time = following, time + 2
+        out, squares = square_layer(s, time, width, linear, squares, grid, name, last=last)
+        linear, time = whole(out), time + 2
     return out
+
+
+def square_layer(
+    s: Schedule,
+    time: int,
+    width: int,
+    linear: Form,
+    squares: Sequence[Square],
+    grid: Grid,
+    name: str,
+    *,
+    last: bool,
+) -> tuple[Cell, list[Square]]:
+    """linear + the interpolants of all squares, and what they leave over for the next layer."""
+    out = s.new(name, "everywhere", width, time)
+    extra: list[Form] = [() for _ in range(width)]
+    left = []
+    for q in squares:
+        knots = np.linspace(q.lo, q.hi, grid.intervals + 1)
+        h, inner = float(knots[1] - knots[0]), knots[1:-1]
+        # x² ≈ (x₀ + x₁)·x − x₀x₁ + Σ 2h·relu(x − x_i), the first chord and then its kinks
+        slope = knots[0] + knots[1] - (q.hi if q.remainder else 0.0)
+        chord = added(scaled(q.x, slope), s.common(-knots[0] * knots[1]))
+        extra[q.offset] = added(extra[q.offset], scaled(chord, q.coefficient))
+        also: tuple[tuple[Cell, int, np.ndarray], ...] = ()
+        if not last:
+            # The same kinks, up and down, make the wave τ in [0, h] with x² = interpolant + τ² − h·τ.
+            wave = s.new("τ", "everywhere", 1, time)
+            write_linear(s, time, added(q.x, s.common(-knots[0])), wave, "τ")
+            also = ((wave, 0, 2.0 * (-1.0) ** np.arange(1, len(inner) + 1)),)
+            left.append(Square(q.coefficient, whole(wave), 0.0, h, q.offset, remainder=True))
+        ones, weights = np.ones_like(inner), np.full_like(inner, 2 * h * q.coefficient)
+        s.write(HingeWrite(time, q.x, ones, -inner, weights, 0.0, out, q.offset, ALL, name, also))
+    write_linear(s, time, linear, out, name)
+    for o, form in enumerate(extra):
+        if form:
+            s.write(LinearWrite(time, form, out, ALL, name, o))
+    return out, left
 
 
 def start(s: Schedule, linear: Form, products: Sequence[Term], not_before: int) -> int:

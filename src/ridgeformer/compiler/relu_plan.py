@@ -8,14 +8,14 @@ after it without any bound that would be of use.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 
 from ridgeformer.compiler.domain import Domain
 from ridgeformer.compiler.multiply import FINE_ENOUGH, Grid, product_error
 from ridgeformer.compiler.request import Request
 from ridgeformer.program import Program, ranges
 from ridgeformer.solvers import certified_interval
-from ridgeformer.theory import amplification
+from ridgeformer.theory import Sensitivity, sensitivity
 from ridgeformer.types import Refusal
 
 WIDEST = 2**15
@@ -25,19 +25,42 @@ COMFORTABLE = 512
 """Neurons per layer that a product may take before it is given another layer instead."""
 
 
+RESERVE = 0.1
+"""By how much an iterate may leave its exact range, as a fraction of it, before a table ends."""
+
+
 @dataclass(frozen=True)
 class ErrorBudget:
-    """certified error = weight·(error of one product) + rest"""
+    """How the error of one product reaches a prediction."""
 
     first: tuple[float, float]
     """The range of the factor that depends on the data alone: w, or D."""
     second: tuple[float, float]
     """The range of the factor that changes: y − λα, or o."""
-    weight: float
+    spread: float
+    """‖P^{1/2}ê‖ for errors ê of 1 at every support."""
+    query: float
+    """√k(x, x)"""
+    response: Sensitivity
+    direct: float
+    """How often the product is read by a query itself."""
+    room: float
+    """How far an iterate may be off before a factor leaves its range."""
+    least_scaling: float
     rest: float
+    """What set-up and round-off cost."""
+
+    def product(self, grid: Grid) -> float:
+        return product_error(self.first, self.second, grid)
 
     def error(self, grid: Grid) -> float:
-        return self.weight * product_error(self.first, self.second, grid) + self.rest
+        """The certified error of every prediction; infinite where an iterate may leave its range."""
+        once = self.product(grid)
+        strays = self.spread * self.response.iterate * once / sqrt(self.least_scaling)
+        if strays > self.room:
+            return inf
+        reach = self.query * self.spread * self.response.prediction
+        return (reach + self.direct) * once + self.rest
 
     def grid(self, tolerance: float, layers: int) -> Grid:
         """The coarsest grid that keeps the tolerance."""
@@ -46,9 +69,16 @@ class ErrorBudget:
                 f"--tolerance {tolerance:g} is below the {self.rest:.3g} that round-off alone may cost "
                 "in this domain: ask for more, or use --mlp reglu."
             )
-        once = product_error(self.first, self.second, Grid(1))
-        ratio = self.weight * once / (tolerance - self.rest)
-        return Grid(max(2, ceil(ratio ** (1 / (2 * layers)))), layers)
+        few, many = 1, 2
+        while self.error(Grid(many, layers)) > tolerance:
+            few, many = many, 2 * many
+        while many - few > 1:
+            middle = (few + many) // 2
+            if self.error(Grid(middle, layers)) > tolerance:
+                few = middle
+            else:
+                many = middle
+        return Grid(many, layers)
 
 
 def check_relu(request: Request, domain: Domain) -> None:
@@ -78,32 +108,46 @@ def error_budget(request: Request, domain: Domain, program: Program) -> ErrorBud
     """How errors of the step's product reach a prediction, worst case over the domain."""
     assert domain.max_target is not None
     k, ridge = domain.max_supports, request.needed_ridge
-    kernel_most = domain.kernel.range(domain.max_norm).most
-    bounds = ranges(program)
-    alpha = max(bounds[state["alpha"]][1] for state in program.states if state["alpha"])
     normalised = request.precondition == "row-sum"
     certain = certified_interval(
-        request.solver.precondition if normalised else "none",  # type: ignore[attr-defined]
-        ridge, domain.max_eigenvalue, domain.row_sums,
-    )  # fmt: skip
+        "row-sum" if normalised else "none", ridge, domain.max_eigenvalue, domain.row_sums
+    )
     tuned = request.interval or certain
-    response = amplification(
+    top = tuned[1]
+    if normalised:  # a row of D⁻¹A sums to 1 + (λ − 1)/D, which leaves errors some room to die out
+        top = min(top, max(1 + (ridge - 1) / sums for sums in domain.row_sums))
+    spectrum = (min(certain[0], tuned[0]), top)
+    response = sensitivity(
         request.solver,
         steps=request.steps,
         tuned=tuned,
-        spectrum=(min(certain[0], tuned[0]), tuned[1]),
+        spectrum=spectrum,
         offset=0.0 if normalised else ridge,
     )
+    alpha = largest_iterate(program)
     least, most = domain.row_sums
     if normalised:  # ê in w ⊙ (y − λα) − o, and ‖D^{1/2}ê‖ ≤ √(k·D_max)·max|ê|
-        first, spread = (1 / most, 1 / least), sqrt(k * most)
-        second = domain.max_target + ridge * alpha
-        direct = 0.0
+        first, spread, direct = (1 / most, 1 / least), sqrt(k * most), 0.0
+        second = domain.max_target + ridge * (1 + RESERVE) * alpha
     else:  # ê in K α = D ⊙ o, which a query computes once more to be read
-        first, spread = (1.0, most), sqrt(k)
-        second, direct = alpha, 1.0
-    weight = sqrt(kernel_most) * spread * response + direct
-    return ErrorBudget(first, (-second, second), weight, set_up_error(domain, ridge, alpha))
+        first, spread, direct = (1.0, most), sqrt(k), 1.0
+        second = (1 + RESERVE) * alpha
+    return ErrorBudget(
+        first=first,
+        second=(-second, second),
+        spread=spread,
+        query=sqrt(domain.kernel.range(domain.max_norm).most),
+        response=response,
+        direct=direct,
+        room=RESERVE * alpha,
+        least_scaling=least if normalised else 1.0,
+        rest=set_up_error(domain, ridge, alpha),
+    )
+
+
+def largest_iterate(program: Program) -> float:
+    bounds = ranges(program)
+    return max(bounds[state["alpha"]][1] for state in program.states if state["alpha"])
 
 
 def set_up_error(domain: Domain, ridge: float, alpha: float) -> float:
@@ -121,18 +165,16 @@ def set_up_error(domain: Domain, ridge: float, alpha: float) -> float:
 
 
 def choose_grid(request: Request, budget: ErrorBudget) -> Grid:
-    """One layer where the architecture asks for one block a step; else as deep as is comfortable."""
-    products = 2 * request.outputs
+    """How fine. With the row sums as preconditioner a step is one block; else products may go deeper."""
+    products, one_block = 2 * request.outputs, request.precondition == "row-sum"
     if request.mlp_width is not None:
-        layers = 1 if request.precondition == "row-sum" else 2
-        return Grid(max(2, request.mlp_width // products), layers)
+        return Grid(max(2, request.mlp_width // products), 1 if one_block else 2)
     assert request.tolerance is not None
     layers = 1
     grid = budget.grid(request.tolerance, layers)
-    if request.precondition != "row-sum":
-        while products * grid.intervals > COMFORTABLE:
-            layers += 1
-            grid = budget.grid(request.tolerance, layers)
+    while not one_block and products * grid.intervals > COMFORTABLE:
+        layers += 1
+        grid = budget.grid(request.tolerance, layers)
     if products * grid.intervals > WIDEST:
         raise Refusal(
             f"--tolerance {request.tolerance:g} would take {products * grid.intervals:,} neurons a "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from torch import Tensor
@@ -101,9 +102,9 @@ class Request:
             max_supports=domain.max_supports if domain else None,
             max_target=domain.max_target if domain else None,
             interval=self.interval,
-            relative_error=relative_error or usual_error,
+            relative_error=(relative_error or usual_error) if absolute_error is None else None,
             round_off_factor=round_off_factor,
-            absolute_error=absolute_error,
+            absolute_error=absolute_error if absolute_error != inf else None,
         )
 
 

@@ -63,7 +63,7 @@ class Sum:
     """linear + Σ coefficient·a·b + D⊙rows, not yet stored."""
 
     linear: Form = ()
-    products: tuple[tuple[float, Form, Form], ...] = ()
+    products: tuple[Term, ...] = ()
     rows: Form = ()
 
     def plus(self, other: Sum, coefficient: float) -> Sum:
@@ -90,6 +90,8 @@ class SoftmaxLowering(Lowering):
     """The logit that decides: no other comes near it, so that its exponential counts alone."""
     ratio_sites: bool = False
     """Read f_t as o/w before the last step: the division is then done once, at the end."""
+    room: float = 0.0
+    """By what fraction an iterate may exceed its exact range."""
     values: dict[Channel, Sum | RowSum] = field(default_factory=dict)
     fits: dict[object, Cell] = field(default_factory=dict)
 
@@ -284,7 +286,8 @@ class SoftmaxLowering(Lowering):
     # ------------------------------------------------------------------ the program
 
     def run(self, program: Program) -> None:
-        self.bounds = ranges(program)
+        grown = 1 + self.room
+        self.bounds = {c: (grown * lo, grown * hi) for c, (lo, hi) in ranges(program).items()}
         self.last_step, self.smooths = program.steps, program.smooths
         super().run(program)
 

@@ -12,7 +12,7 @@ from ridgeformer.compiler.domain import Domain
 from ridgeformer.compiler.dot_product import DotProductLowering
 from ridgeformer.compiler.layout import erase_the_dead, take_over
 from ridgeformer.compiler.multiply import Grid, Multiplier, SquareMultiplier
-from ridgeformer.compiler.relu_plan import check_relu, choose_grid, error_budget, narrower
+from ridgeformer.compiler.relu_plan import RESERVE, check_relu, choose_grid, error_budget, narrower
 from ridgeformer.compiler.request import PROMISE, Plan, Request
 from ridgeformer.compiler.softmax import SoftmaxLowering
 from ridgeformer.kernels import Exponential
@@ -63,9 +63,8 @@ def relu_plan(request: Request, domain: Domain) -> Plan:
         excess = Assembler(trial.s, 0, gated=False, gate=1.0).d_mlp - request.mlp_width
         grid = narrower(grid, excess, request.outputs) if excess > 0 else grid
     lowering = lowered(request, domain, program, grid)
-    certificate = request.certificate(
-        program, "dual", domain=domain, absolute_error=budget.error(grid)
-    )
+    error = budget.error(grid)
+    certificate = request.certificate(program, "dual", domain=domain, absolute_error=error)
     return Plan(lowering, certificate, embedding=projection(request))
 
 
@@ -75,7 +74,7 @@ def lowered(request: Request, domain: Domain, program: Program, grid: Grid) -> S
     room = 126 if request.mlp_width is None else min(126, (request.mlp_width - 44) // 2)
     multiplier = SquareMultiplier(grid, neurons=room)
     lowering = backend(request, domain, multiplier)
-    lowering.ratio_sites = request.precondition == "row-sum"
+    lowering.ratio_sites, lowering.room = request.precondition == "row-sum", RESERVE
     multiplier.know(lowering.phi, -domain.max_norm, domain.max_norm)
     multiplier.know(lowering.y, -domain.max_target, domain.max_target)
     lowering.run(program)

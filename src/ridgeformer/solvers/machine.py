@@ -44,9 +44,9 @@ def certified_interval(
             "The row-sum preconditioner has no interval that follows from λ and λ_max(K) alone: "
             "leave --max-eigenvalue out, so that the interval is computed from the prompts."
         )
-    # D⁻¹K has non-negative rows that sum to 1 − 1/D, and λD⁻¹ adds λ/D at most.
+    # D⁻¹K has non-negative rows that sum to less than 1, and λD⁻¹ adds λ/D at most.
     least, most = row_sums
-    return ridge / most, 1 - 1 / most + ridge / least
+    return ridge / most, 1 + ridge / least
 
 
 class Machine(ABC):

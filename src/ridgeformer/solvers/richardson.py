@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
@@ -32,10 +33,15 @@ class Richardson(Solver):
         residual = m.target() - m.matvec(s.alpha)
         alpha = m.bound(
             s.alpha + eta * preconditioned(residual, s.inverse),
-            lambda: 2 * m.solution_norm(),
-            "P⁻¹A is symmetric in the A-norm, where the error never exceeds its start",
+            lambda: self.growth(m, eta) * m.solution_norm(),
+            "‖α_t‖_A² ≤ ‖α*‖_A² + 3η·yᵀP⁻¹y, since (1 − ησ)^t is negative only where ησ > 1",
         )
         return s._replace(alpha=alpha)
+
+    def growth(self, m: Machine, eta: float) -> float:
+        """How far ‖α_t‖ may exceed ‖y‖/λ on its way."""
+        least = m.preconditioner_range(self.precondition)[0]
+        return min(2.0, sqrt(1 + 3 * eta * m.ridge / least))
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ from ridgeformer.theory.depth import (
     chebyshev_factor,
     richardson_rate,
 )
-from ridgeformer.theory.sensitivity import amplification
+from ridgeformer.theory.sensitivity import Sensitivity, amplification, sensitivity
 
 __all__ = [
+    "Sensitivity",
     "amplification",
     "cg_prediction_bound",
     "cg_rate",
     "chebyshev_factor",
     "richardson_rate",
+    "sensitivity",
 ]

@@ -12,6 +12,7 @@ so that |gᵀ R(S) P^{1/2} ê| ≤ √k(x, x)·max_σ √σ|R(σ)|·‖P^{1/2}ê
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import cos, pi, sqrt
 from typing import Any
 
@@ -73,6 +74,19 @@ class SpectralMachine(Machine):
     assume = dense_system = no_scalars
 
 
+@dataclass(frozen=True)
+class Sensitivity:
+    """Worst-case sums over the impulses s < T, the worst over T, with R = R_{T,s} and σ in the spectrum.
+
+    With ‖P^{1/2}ê‖ ≤ e for the error of each residual, and k(x, x) = 1:
+    """
+
+    prediction: float
+    """Σ_s max √(σ − offset)·|R(σ)|: a prediction is off by at most this times e."""
+    iterate: float
+    """Σ_s max |R(σ)|: P^{1/2}α is off by at most this times e."""
+
+
 def amplification(
     solver: Solver,
     *,
@@ -81,27 +95,48 @@ def amplification(
     spectrum: Interval,
     offset: float = 0.0,
 ) -> float:
-    """max_T Σ_s max_σ √(σ − offset)·|R_{T,s}(σ)|, over the steps T and impulses s < T.
+    """How much errors in the residuals are amplified on their way to a prediction, at most."""
+    return sensitivity(
+        solver, steps=steps, tuned=tuned, spectrum=spectrum, offset=offset
+    ).prediction
 
-    (σ − offset)·R² is a polynomial of degree 2T + 1, and M Chebyshev points find the largest value of
-    one of degree n up to the factor 1/cos(πn/2M).
+
+def sensitivity(
+    solver: Solver,
+    *,
+    steps: int,
+    tuned: Interval,
+    spectrum: Interval,
+    offset: float = 0.0,
+) -> Sensitivity:
+    """The responses of the recurrence, run once on a grid of eigenvalues.
+
+    The squared weights times R² are polynomials of degree 2T + 1 at most, and M Chebyshev points find
+    the largest value of one of degree n up to the factor 1/cos(πn/2M).
     """
     degree = 2 * steps + 1
     points = 2 * degree
     lo, hi = spectrum
     nodes = np.cos(pi * (np.arange(points) + 0.5) / points)
     eigenvalues = (hi + lo) / 2 + (hi - lo) / 2 * nodes
-    weight = np.sqrt(np.maximum(eigenvalues - offset, 0.0))
+    weights = {
+        "prediction": np.sqrt(np.maximum(eigenvalues - offset, 0.0)),
+        "iterate": np.ones(points),
+    }
     impulses = 1 if is_stationary(solver, tuned) else steps
     machine = SpectralMachine(eigenvalues, impulses, tuned)
-    state, largest, total = solver.init(machine), 0.0, 0.0
+    state = solver.init(machine)
+    largest, total = dict.fromkeys(weights, 0.0), dict.fromkeys(weights, 0.0)
     for t in range(1, steps + 1):
         state = solver.step(machine, state, t)
-        found = np.abs(np.asarray(state.alpha) * weight).max(axis=1)
-        # A recurrence that never changes answers every impulse alike, only later.
-        total = total + float(found[0]) if impulses == 1 else float(found.sum())
-        largest = max(largest, total)
-    return largest / sqrt(cos(pi * degree / (2 * points)))
+        response = np.asarray(state.alpha)
+        for name, weight in weights.items():
+            found = np.abs(response * weight).max(axis=1)
+            # A recurrence that never changes answers every impulse alike, only later.
+            total[name] = total[name] + float(found[0]) if impulses == 1 else float(found.sum())
+            largest[name] = max(largest[name], total[name])
+    missed = 1 / sqrt(cos(pi * degree / (2 * points)))
+    return Sensitivity(**{name: missed * value for name, value in largest.items()})
 
 
 def is_stationary(solver: Solver, tuned: Interval) -> bool:
