@@ -125,12 +125,16 @@ def compile(
         epsilon=epsilon,
     )
     model.save(out, force)
-    size, certified = size_report(model), model.certificate.absolute_error
+    size, certificate = size_report(model), model.certificate
+    certified = "."
+    if certificate.absolute_error is not None:
+        certified = f"; certified error {certificate.absolute_error:.2g}."
+    elif certificate.relative_error is None:
+        certified = "; too narrow to certify an error: raise --mlp-width for a promise."
     typer.echo(
-        f"{out}: {solver}, {model.certificate.steps} steps in {size['layers']} layers, "
+        f"{out}: {solver}, {certificate.steps} steps in {size['layers']} layers, "
         f"d_model {size['d_model']} (p + {size['beyond features']}), {size['heads']} heads of "
-        f"{size['d_head']}, d_mlp {size['d_mlp']}, {size['parameters']:,} parameters"
-        + (f"; certified error {certified:.2g}." if certified is not None else ".")
+        f"{size['d_head']}, d_mlp {size['d_mlp']}, {size['parameters']:,} parameters" + certified
     )
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table as RichTable
 
+from ridgeformer import demo_softmax
 from ridgeformer.compiler import CompiledModel, compile, size_report
 from ridgeformer.readout import residual_stream, trajectory
 from ridgeformer.report import (
@@ -141,12 +142,32 @@ def run(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
     for finding in findings:
         table.add_row(*row(finding))
     console.print(table)
-    write(path, model, findings, seed)
+    softmax = [
+        demo_softmax.measure(case, seed)
+        for case in track(demo_softmax.CASES, "softmax", console=console, transient=True)
+    ]
+    second = RichTable(
+        title=f"The same behind softmax attention: {demo_softmax.PROMPTS} prompts of "
+        f"{demo_softmax.SUPPORTS} supports"
+    )
+    shown = [0, 2, 4, 5, 6, 7]  # what fits a terminal; the page has all columns
+    for index in shown:
+        second.add_column(demo_softmax.HEADER[index], justify="right" if index else "left")
+    for found in softmax:
+        second.add_row(*(found.row[index] for index in shown))
+    console.print(second)
+    write(path, model, findings, softmax, seed)
     console.print(f"The pictures: [bold]{path}[/bold]", soft_wrap=True)
     return path
 
 
-def write(path: Path, model: CompiledModel, findings: list[Finding], seed: int) -> None:
+def write(
+    path: Path,
+    model: CompiledModel,
+    findings: list[Finding],
+    softmax: list[demo_softmax.SoftmaxFinding],
+    seed: int,
+) -> None:
     size = size_report(model)
     panels = [Convergence(f"κ = {f.condition:g}", f.model, f.reference, f.bound) for f in findings]
     tokens, layers = streams(model, findings[1].prompt)
@@ -178,8 +199,9 @@ def write(path: Path, model: CompiledModel, findings: list[Finding], seed: int) 
             "the marks f1, f2, …; grey is an exact zero.",
             [stream_figure(tokens, layers, marks)],
         ),
+        demo_softmax.section(softmax),
         Section(
-            "What was compiled",
+            "What was compiled first",
             "An instance of the generic transformer: linear attention, ReLU MLP, no normalisation. "
             "Weights do not depend on the number of supports.",
             [Table(list(size), [[f"{v:,.6g}" for v in size.values()]])],

@@ -38,19 +38,51 @@ def show_certificate(certificate: dict[str, Any], console: Console) -> None:
     c = certificate
     console.print(
         f"\n[bold]Certificate[/bold]: {c['steps']} steps of {c['solver']} (precondition "
-        f"{c['precondition']}) on the {c['kernel']} kernel, in {c['space']} space"
-    )
-    target = "‖y‖" if c["space"] == "dual" else "‖Φᵀy‖"
-    console.print(
-        f"  domain   λ = {c['ridge']:g}, λ_max(K) ≤ {c['max_eigenvalue']:g}, any number of supports, "
-        f"{c['features']} features, {c['outputs']} outputs, {target} = 0 or in "
-        f"[{c['min_target_norm']:.3g}, {c['max_target_norm']:.3g}], ‖φ(x)‖ ≤ {c['max_query_norm']:.3g}",
+        f"{c['precondition']}) on the {describe_kernel(c['kernel'])} kernel, in {c['space']} space",
         soft_wrap=True,
     )
-    console.print(
-        f"  promise  every step within {c['relative_error']:g} of the solver, relative to the largest "
-        f"prediction, or {c['round_off_factor']:g} times the solver's own round-off",
-        soft_wrap=True,
+    console.print(f"  domain   {', '.join(describe_domain(c))}", soft_wrap=True)
+    console.print(f"  promise  {describe_promise(c)}", soft_wrap=True)
+
+
+def describe_kernel(kernel: dict[str, Any]) -> str:
+    symbols = {"temperature": "τ", "lengthscale": "ℓ", "degree": "degree", "offset": "offset"}
+    values = [f"{symbol} = {kernel[n]:g}" for n, symbol in symbols.items() if n in kernel]
+    if kernel.get("projection") is not None:
+        values.append(f"projected to {len(kernel['projection'])} features")
+    return str(kernel["name"]) + (f" ({', '.join(values)})" if values else "")
+
+
+def describe_domain(c: dict[str, Any]) -> list[str]:
+    domain = [f"{c['features']} features", f"{c['outputs']} outputs"]
+    if c["ridge"] is not None:
+        domain.append(f"λ = {c['ridge']:g}")
+    if c["attention"] == "linear":
+        domain += [
+            f"λ_max(K) ≤ {c['max_eigenvalue']:g}",
+            "any number of supports",
+            f"‖φ(x)‖ ≤ {c['max_query_norm']:.3g}",
+        ]
+    for name, symbol in (("max_norm", "|φ|"), ("max_supports", "k"), ("max_target", "|y|")):
+        if c[name] is not None:
+            domain.append(f"{symbol} ≤ {c[name]:g}")
+    if c["ridge"] is not None:
+        target = "‖y‖" if c["space"] == "dual" else "‖Φᵀy‖"
+        least, most = c["min_target_norm"], c["max_target_norm"]
+        domain.append(f"{target} = 0 or in [{least:.3g}, {most:.3g}]")
+    if c["interval"] is not None:
+        domain.append(f"eigenvalues ≤ {c['interval'][1]:g}")
+    return domain
+
+
+def describe_promise(c: dict[str, Any]) -> str:
+    if c["absolute_error"] is not None:
+        return f"every step within {c['absolute_error']:.3g} of the solver"
+    if c["relative_error"] is None:
+        return "none: at this MLP width an iterate may leave the range in which products are interpolated"
+    return (
+        f"every step within {c['relative_error']:g} of the solver, relative to the largest prediction, "
+        f"or {c['round_off_factor']:g} times the solver's own round-off"
     )
 
 
@@ -68,7 +100,8 @@ def show_sites(sites: dict[str, Any], console: Console) -> None:
 
 
 def place(entry: dict[str, Any]) -> str:
-    return f"{entry['site']} {span(entry['columns'])}"
+    over = f" ÷ {span(entry['over'])}" if "over" in entry else ""
+    return f"{entry['site']} {span(entry['columns'])}{over}"
 
 
 def span(columns: list[int]) -> str:

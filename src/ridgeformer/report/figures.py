@@ -37,8 +37,14 @@ def style(figure: Figure, height: int, **layout: Any) -> Figure:
     return figure
 
 
-def convergence_figure(panels: Sequence[Convergence], floor: float = 1e-17) -> Figure:
-    """Error per step, side by side: the model's markers on the reference's line, under the bound."""
+def convergence_figure(
+    panels: Sequence[Convergence],
+    floor: float = 1e-17,
+    reference: str = "textbook CG",
+    bound: str = "bound",
+    step: str = "CG step",
+) -> Figure:
+    """Error per step, side by side: the model's markers on the reference's line, and the bound."""
     from plotly.subplots import make_subplots
 
     figure = make_subplots(
@@ -48,8 +54,8 @@ def convergence_figure(panels: Sequence[Convergence], floor: float = 1e-17) -> F
         steps = np.arange(len(panel.model))
         first = column == 1
         for name, values, line in (
-            ("bound", panel.bound, {"color": BOUND, "dash": "dot"}),
-            ("textbook CG", panel.reference, {"color": REFERENCE, "width": 3}),
+            (bound, panel.bound, {"color": BOUND, "dash": "dot"}),
+            (reference, panel.reference, {"color": REFERENCE, "width": 3}),
         ):
             figure.add_scatter(
                 x=steps, y=np.maximum(values, floor), name=name, line=line, mode="lines",
@@ -60,7 +66,7 @@ def convergence_figure(panels: Sequence[Convergence], floor: float = 1e-17) -> F
             marker={"color": MODEL, "size": 8, "symbol": "circle-open", "line": {"width": 2}},
             showlegend=first, legendgroup="model", row=1, col=column,
         )  # fmt: skip
-        figure.update_xaxes(title_text="CG step", row=1, col=column)
+        figure.update_xaxes(title_text=step, row=1, col=column)
     figure.update_yaxes(type="log", exponentformat="power", dtick=2)
     figure.update_yaxes(title_text="|f_t − f*|, worst query", row=1, col=1)
     return style(figure, 430)
