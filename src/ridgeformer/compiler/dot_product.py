@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgeformer.compiler.arithmetic import Sum
 from ridgeformer.compiler.schedule import Cell, Form, Output, piece, scaled, whole
-from ridgeformer.compiler.softmax import RowSum, SoftmaxLowering, Sum
+from ridgeformer.compiler.softmax import RowSum, SoftmaxLowering
 from ridgeformer.program.ops import Diagonal, Op
 
 
@@ -30,13 +31,13 @@ def extrapolation_weights(pairs: int) -> np.ndarray:
 
 @dataclass
 class DotProductLowering(SoftmaxLowering):
-    pairs: int = 4
+    head_pairs: int = 4
     epsilon: float = 0.01
 
     def matvec(self, v: Form, name: str, bound: tuple[float, float]) -> Sum:
         derivative, mean = self.derivative(v, name), self.kept_mean(v)
         count, sums = whole(self.count()), whole(self.kernel_sums())
-        return Sum((), ((1.0, count, whole(derivative)), (1.0, sums, whole(mean))))
+        return Sum((), ((1.0, (count, whole(derivative))), (1.0, (sums, whole(mean)))))
 
     def derivative(self, v: Form, name: str) -> Cell:
         """g′(0), by 2h heads that write to the same channels."""
@@ -47,7 +48,7 @@ class DotProductLowering(SoftmaxLowering):
         down = whole(s.query, -self.push)
         time = s.attention_time([phi, v])
         out = s.new(name, "everywhere", self.outputs, time)
-        for c, weight in enumerate(extrapolation_weights(self.pairs), start=1):
+        for c, weight in enumerate(extrapolation_weights(self.head_pairs), start=1):
             for sign in (1.0, -1.0):
                 keys = [scaled(phi, sign * c * self.epsilon), down]
                 share = scaled(v, sign * weight / (2 * self.epsilon))

@@ -18,21 +18,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from ridgeformer.compiler.lower import Lowering, Site
-from ridgeformer.compiler.multiply import Multiplier, Term, write_linear
+from ridgeformer.compiler.arithmetic import Sum, TokenArithmetic
+from ridgeformer.compiler.lower import Site
 from ridgeformer.compiler.schedule import (
-    ALL,
     Cell,
     Form,
-    HingeWrite,
     Output,
-    added,
-    entry,
     form_key,
     is_cell,
     piece,
+    ready,
     scaled,
     whole,
 )
@@ -54,25 +49,8 @@ from ridgeformer.program.ops import (
     Unit,
 )
 from ridgeformer.program.ranges import ranges
-from ridgeformer.program.tables import HingeTable, reciprocal_table, unit_table
+from ridgeformer.program.tables import unit_table
 from ridgeformer.types import Refusal
-
-
-@dataclass(frozen=True)
-class Sum:
-    """linear + Σ coefficient·a·b + D⊙rows, not yet stored."""
-
-    linear: Form = ()
-    products: tuple[Term, ...] = ()
-    rows: Form = ()
-
-    def plus(self, other: Sum, coefficient: float) -> Sum:
-        more = tuple((coefficient * c, a, b) for c, a, b in other.products)
-        return Sum(
-            added(self.linear, scaled(other.linear, coefficient)),
-            self.products + more,
-            added(self.rows, scaled(other.rows, coefficient)),
-        )
 
 
 class RowSum:
@@ -80,9 +58,8 @@ class RowSum:
 
 
 @dataclass
-class SoftmaxLowering(Lowering):
+class SoftmaxLowering(TokenArithmetic):
     kernel: Kernel = field(default_factory=Exponential)
-    multiplier: Multiplier = field(default_factory=Multiplier)
     row_sums: tuple[float, float] = (2.0, 2.0)
     """The range of D at the supports."""
     max_supports: int = 1
@@ -94,6 +71,7 @@ class SoftmaxLowering(Lowering):
     """By what fraction an iterate may exceed its exact range."""
     values: dict[Channel, Sum | RowSum] = field(default_factory=dict)
     fits: dict[object, Cell] = field(default_factory=dict)
+    unclamped: dict[Cell, Form] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.place = "everywhere"
@@ -195,7 +173,7 @@ class SoftmaxLowering(Lowering):
 
         def make() -> Cell:
             share = whole(self.mean(self.s.constant(), "1/(k+1)"))
-            return self.reciprocal(share, 1 / (self.max_supports + 1), 0.5, "k+1")
+            return self.reciprocal(share, 1 / (self.max_supports + 1), 1.0, "k+1")
 
         return self.kept("k+1", make)
 
@@ -207,9 +185,15 @@ class SoftmaxLowering(Lowering):
             return value.linear[0].cell
         products = value.products
         if value.rows:
-            products = (*products, (1.0, whole(self.row_sum(not_before)), value.rows))
+            products = (*products, (1.0, (whole(self.row_sum(not_before)), value.rows)))
         return self.multiplier.store(
-            self.s, self.outputs, value.linear, products, name, not_before=not_before, fine=fine
+            self.s,
+            self.outputs,
+            value.linear,
+            self.pairs(products),
+            name,
+            not_before=not_before,
+            fine=fine,
         )
 
     def form(self, channel: Channel) -> Form:
@@ -222,66 +206,6 @@ class SoftmaxLowering(Lowering):
             value = Sum(whole(cell))
             self.values[channel] = value
         return value.linear
-
-    def bent(
-        self,
-        x: Form,
-        slopes: Sequence[float] | np.ndarray,
-        biases: Sequence[float] | np.ndarray,
-        weights: Sequence[float] | np.ndarray,
-        name: str,
-        *,
-        constant: float = 0.0,
-        linear: Form = (),
-        not_before: int = 0,
-    ) -> Cell:
-        """linear + constant + Σ w·relu(slope·x + bias), entry by entry."""
-        time = max(self.s.mlp_time([x, linear]), not_before)
-        width = x[0].width
-        out = self.s.new(name, "everywhere", width, time)
-        write_linear(self.s, time, linear, out, name)
-        a, b, c = (np.asarray(part, dtype=float) for part in (slopes, biases, weights))
-        for o in range(width):
-            at = entry(x, o)
-            self.s.write(HingeWrite(time, at, a, b, c, constant, out, o, ALL, name))
-        return out
-
-    def table(self, x: Form, table: HingeTable, name: str, not_before: int = 0) -> Cell:
-        root, constant = np.sqrt(table.knots), table.constant
-        slopes, biases = -1 / root, table.knots / root
-        return self.bent(
-            x, slopes, biases, table.weights, name, constant=constant, not_before=not_before
-        )
-
-    def clamp(self, x: Form, lo: float, hi: float, name: str) -> Cell:
-        """x + relu(lo − x) − relu(x − hi)"""
-        return self.bent(x, [-1.0, 1.0], [lo, -hi], [1.0, -1.0], name, linear=x)
-
-    def hold(self, x: Form, lo: float, hi: float, name: str) -> Cell:
-        """0 below lo, x above hi: x − a·relu(hi − x) + (1 + a)·relu(lo − x) with a = lo/(hi − lo)."""
-        a = lo / (hi - lo)
-        return self.bent(x, [-1.0, -1.0], [hi, lo], [-a, 1 + a], name, linear=x)
-
-    def reciprocal(self, x: Form, lo: float, hi: float, name: str, not_before: int = 0) -> Cell:
-        """1/x for x in [lo, hi]: the table's guess, then the correction of `Reciprocal`."""
-        correction, width = reciprocal_table(lo, hi), x[0].width
-
-        def store(
-            linear: Form, products: list[Term], called: str, least: float, most: float
-        ) -> Form:
-            cell = self.multiplier.store(self.s, width, linear, products, called)
-            self.multiplier.know(cell, least, most)
-            return whole(cell)
-
-        ends = (0.98 / hi, 1.02 / lo)
-        guess = self.table(x, correction.table, name, not_before)
-        self.multiplier.know(guess, *ends)
-        z = whole(guess)
-        e = store(self.s.common(), [(-1.0, z, x)], "1 − x·z", -0.02, 0.02)
-        square = store((), [(1.0, e, e)], "e²", 0.0, 4e-4)
-        z = store(z, [(correction.a, z, e)], name, *ends)
-        z = store(z, [(correction.b, z, e), (correction.c, z, square)], name, *ends)
-        return store(z, [(correction.d, z, e), (correction.f, z, square)], name, *ends)[0].cell
 
     # ------------------------------------------------------------------ the program
 
@@ -321,29 +245,63 @@ class SoftmaxLowering(Lowering):
             case Clamp(x=x, lo=lo, hi=hi):
                 if isinstance(self.values[x], RowSum):
                     return RowSum()  # inside its bounds by the domain
-                return Sum(whole(self.clamp(self.form(x), lo, hi, x.name)))
+                clamped = self.clamp(self.form(x), lo, hi, x.name)
+                self.unclamped[clamped] = self.form(x)
+                return Sum(whole(clamped))
             case Invert(out=out, x=x, lo=lo, hi=hi):
                 if isinstance(self.values[x], RowSum):
                     return Sum(whole(self.inverse_row_sum()))
-                return Sum(whole(self.reciprocal(self.form(x), lo, hi, out.name)))
+                form = self.form(x)
+                early = self.unclamped.get(form[0].cell, ())
+                return Sum((), ((1.0, self.inverse(form, lo, hi, out.name, early)),))
             case Unit(x=x, lo=lo, hi=hi):
-                return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c")))
+                return self.unit(x, lo, hi)
             case Hold(x=x, lo=lo, hi=hi):
                 return Sum(whole(self.hold(self.form(x), lo, hi, "rho")))
 
     def dot(self, u: Form, v: Form, name: str) -> Sum:
-        """uᵀv: products within the tokens, their mean everywhere, times the count."""
-        terms = self.multiplier.store(self.s, self.outputs, (), [(1.0, u, v)], f"{name} terms")
-        mean = self.mean(whole(terms), f"mean {name}")
-        return Sum((), ((1.0, whole(self.count()), whole(mean)),))
+        """uᵀv: products within the tokens, then their mean everywhere, times the count.
+
+        Where u is there before v, it is multiplied by the count while v is still being worked out.
+        """
+        count, first, second = whole(self.count()), *sorted((u, v), key=lambda f: ready([f]))
+        early = self.s.mlp_time([count, first]) <= ready([second])
+        left = self.product(count, first) if early else first
+        terms = whole(
+            self.multiplier.store(self.s, self.outputs, (), [(1.0, left, second)], "terms")
+        )
+        if early:
+            return Sum(whole(self.mean(terms, name)))
+        return Sum((), ((1.0, (count, whole(self.mean(terms, f"mean {name}")))),))
+
+    def unit(self, x: Channel, lo: float, hi: float) -> Sum:
+        """About x^(−1/2); of a count times a mean, the product of both roots, without the product."""
+        value, count = self.values[x], self.once.get("k+1")
+        assert isinstance(value, Sum)
+        if value.factors is None or count is None or whole(count) not in value.factors[1]:
+            return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c")))
+        most = self.max_supports + 1.0
+        (mean,) = (factor for factor in value.factors[1] if factor != whole(count))
+        table = unit_table(1.0, most)
+        root = self.kept("c of k+1", lambda: self.table(whole(count), table, "c of k+1"))
+        other = self.table(mean, unit_table(lo / most, hi), "c")
+        return Sum((), ((1.0, (whole(other), whole(root))),))
 
     def multiply(self, a: Channel, b: Channel) -> Sum:
-        left, value = self.form(a), self.values[b]
+        left, value = self.values[a], self.values[b]
+        assert isinstance(left, Sum)
         assert isinstance(value, Sum)
-        if left == whole(self.once.get("w", self.phi)) and not value.products:
+        coefficient, factors = left.factors or (1.0, (self.form(a),))
+        linear: Form = ()
+        if value.rows and factors == (whole(self.once.get("w", self.phi)),):
             # w ⊙ (D ⊙ o) = o: what attention divided by is never multiplied back
-            return Sum(value.rows, ((1.0, left, value.linear),) if value.linear else ())
-        return Sum((), ((1.0, left, self.form(b)),))
+            linear = value.rows
+        elif value.rows:
+            value = Sum(self.form(b))
+        products = [(coefficient * c, factors + more) for c, more in value.products]
+        if value.linear:
+            products.append((coefficient, (*factors, value.linear)))
+        return Sum(linear, tuple(products))
 
     def keep(self, channel: Channel, step: int, name: str) -> None:
         value = self.values[channel]

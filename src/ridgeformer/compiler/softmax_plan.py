@@ -164,7 +164,7 @@ def dot_product_plan(request: Request) -> Plan:
         features=request.features,
         kernel=request.kernel,
         max_supports=domain.max_supports,
-        pairs=heads // 2,
+        head_pairs=heads // 2,
         epsilon=logit / domain.max_norm**2,
         push=push(heads * logit),
     )
