@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint bench docs clean
 
 demo: .venv/base.stamp
 	$(BIN)/ridgeformer demo
@@ -23,6 +23,10 @@ lint: .venv/dev.stamp
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/run.py
+
+# docs/compiles.md, from what the compiler does.
+docs: .venv/base.stamp
+	$(BIN)/python -m ridgeformer.compiler.catalogue
 
 .venv/base.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -28,6 +28,36 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
 
 
+SOFTMAX = """
+import resource, sys, torch, ridgeformer as rf
+k = int(sys.argv[1])
+prompt = rf.PrescribedSpectrum(features=8, supports=k, condition=1 + k / 8).draw(1, seed=0)
+model = rf.compile(rf.Richardson(precondition="row-sum"), kernel=rf.Gaussian(1.0), features=8,
+                   steps=4, ridge=1.0, attention="softmax", mlp="reglu", max_norm=4.0, max_supports=k)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model.predict(prompt)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10)
+"""
+
+COMMANDS = {
+    "nadaraya-watson": "nadaraya-watson --attention softmax --kernel exponential --features 4",
+    "cg, exponential": "cg --attention softmax --kernel exponential --temperature 2 --mlp reglu "
+    "--features 4 --steps 8 --ridge 0.5 --max-norm 2 --max-supports 64",
+    "richardson, 256 neurons": "richardson --precondition row-sum --attention softmax --kernel gaussian "
+    "--lengthscale 0.5 --mlp relu --mlp-width 256 --features 2 --steps 100 --ridge 0.1 --max-norm 1.5 "
+    "--max-supports 64 --max-target 4",
+    "richardson, tolerance 1e-3": "richardson --precondition row-sum --attention softmax --kernel "
+    "gaussian --lengthscale 0.5 --mlp relu --tolerance 1e-3 --features 2 --steps 100 --ridge 0.1 "
+    "--max-norm 1.5 --max-supports 64 --max-target 4",
+    "chebyshev, 256 neurons": "chebyshev --precondition row-sum --attention softmax --kernel gaussian "
+    "--lengthscale 0.5 --mlp relu --mlp-width 256 --features 2 --steps 60 --ridge 0.1 --max-norm 1.5 "
+    "--max-supports 64 --max-target 4",
+    "cg from 8 softmax heads": "cg --kernel linear --attention softmax --heads 8 --mlp reglu "
+    "--features 4 --steps 8 --ridge 0.5 --max-norm 2 --max-supports 64",
+    "cg, linear attention": "cg --features 8 --steps 8 --ridge 1 --max-eigenvalue 99",
+}
+
+
 def seconds(call: Callable[[], object], repeats: int = 5) -> float:
     """The fastest of several runs, after one to warm up."""
     call()
@@ -100,6 +130,42 @@ def solve_ratio() -> float:
     return seconds(loop, repeats=1) / seconds(lambda: rf.solve(cg, prompt, steps=8, ridge=1.0))
 
 
+def softmax_time(supports: int) -> float:
+    prompt = rf.KernelDraw(kernel=rf.Linear(), features=8, supports=supports, scale=0.3).draw(
+        1, seed=0
+    )
+    model = rf.compile(
+        rf.Richardson(precondition="row-sum"),
+        kernel=rf.Gaussian(1.0),
+        features=8,
+        steps=4,
+        ridge=1.0,
+        attention="softmax",
+        mlp="reglu",
+        max_norm=4.0,
+        max_supports=supports,
+    )
+    tokens = prompt.tokens()
+    with torch.inference_mode():
+        return seconds(lambda: model.transformer(tokens, supports + 1))
+
+
+def softmax_memory(supports: int) -> float:
+    """MB that a forward pass adds, in a process of its own."""
+    result = subprocess.run(
+        [sys.executable, "-c", SOFTMAX, str(supports)], capture_output=True, text=True, check=True
+    )
+    return float(result.stdout)
+
+
+def command_time(arguments: str) -> float:
+    """A whole `ridgeformer compile`, start-up included."""
+    with tempfile.TemporaryDirectory() as directory:
+        command = [sys.executable, "-m", "ridgeformer.cli", "compile", *arguments.split()]
+        full = [*command, "--force", "--out", str(Path(directory) / "m")]
+        return seconds(lambda: subprocess.run(full, capture_output=True, check=True), repeats=1)
+
+
 def help_time() -> float:
     command = [sys.executable, "-m", "ridgeformer.cli", "--help"]
     return seconds(lambda: subprocess.run(command, capture_output=True, check=True))
@@ -126,6 +192,13 @@ def main() -> None:
         add("forward at k = 16,384 over k = 1,024 (8 CG steps)", large / small, 20, True, "×")
         add("memory at k = 65,536, p = 16, 8 CG steps", large_memory(), 4, True, " GB")
         add("compile and save CG, p = 64, 32 steps", compile_time(), 2, True, " s")
+        small, large = softmax_time(512), softmax_time(2048)
+        add("softmax forward at k = 2,048 over k = 512 (4 steps)", large / small, 20, True, "×")
+        small, large = softmax_memory(2048), softmax_memory(8192)
+        add("softmax: memory of a forward pass at k = 2,048", small, 500, True, " MB")
+        add("softmax: memory at k = 8,192", large, 500, True, " MB")
+        for name, arguments in COMMANDS.items():
+            add(f"ridgeformer compile {name}", command_time(arguments), 5, True, " s")
         faster, slower = oracle_ratios()
         add("krr, 1,000 prompts of k = 64: faster than KernelRidge", faster, 20, False, "×")
         add("krr over a bare batched Cholesky", slower, 1.5, True, "×")
