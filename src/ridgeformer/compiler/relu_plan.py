@@ -88,6 +88,11 @@ def check_relu(request: Request, domain: Domain) -> None:
             "interpolated products, whose errors later steps amplify without a useful bound; use --mlp "
             "reglu, where products are exact, or chebyshev."
         )
+    if request.dtype != "float64":
+        raise Refusal(
+            "Interpolated products are certified in float64 alone, where round-off does not count: "
+            "leave --dtype out, or use --mlp reglu."
+        )
     if domain.max_target is None:
         raise Refusal("A plain ReLU MLP multiplies only over a range: --max-target must bound |y|.")
     if (request.tolerance is None) == (request.mlp_width is None):

@@ -49,6 +49,8 @@ class Request:
         for name in ("features", "outputs", "steps"):
             if getattr(self, name) < 1:
                 raise Refusal(f"--{name} must be at least 1, got {getattr(self, name)}.")
+        if self.interval is not None and self.solver.name == "cg":
+            raise Refusal("--interval tunes fixed coefficients, and cg has none: leave it out.")
         if self.interval is not None and not 0 < self.interval[0] < self.interval[1] < float("inf"):
             raise Refusal(
                 f"--interval must be 0 < LO < HI, got {self.interval[0]} {self.interval[1]}."

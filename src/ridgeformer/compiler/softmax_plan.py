@@ -108,10 +108,6 @@ def backend(request: Request, domain: Domain, multiplier: Multiplier) -> Softmax
     )
 
 
-def multiplier_for(request: Request, domain: Domain) -> Multiplier:
-    return Multiplier() if request.mlp == "reglu" else SquareMultiplier()
-
-
 def push(largest_logit: float) -> float:
     """A logit beyond every other by so much that their exponentials vanish beside it."""
     return float(2.0 ** ceil(log2(1000 + 4 * largest_logit)))
@@ -209,7 +205,7 @@ def smoother_plan(request: Request) -> Plan:
         outputs=request.outputs,
         features=features,
         kernel=request.kernel,
-        multiplier=multiplier_for(request, domain),
+        multiplier=Multiplier() if request.mlp == "reglu" else SquareMultiplier(),
         push=push(domain.largest_logit),
     )
     lowering.multiplier.know(lowering.phi, -max_norm, max_norm)
