@@ -58,6 +58,11 @@ def check_relu(request: Request, domain: Domain) -> None:
             "interpolated products, whose errors later steps amplify without a useful bound; use --mlp "
             "reglu, where products are exact, or chebyshev."
         )
+    if request.dtype != "float64":
+        raise Refusal(
+            "With softmax attention and --mlp relu the certificate counts what interpolation costs, and "
+            "float32 would round by more than that: use --dtype float64, or --mlp reglu."
+        )
     if domain.max_target is None:
         raise Refusal("A plain ReLU MLP multiplies only over a range: --max-target must bound |y|.")
     if (request.tolerance is None) == (request.mlp_width is None):
