@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil, log2
 
 import numpy as np
 
 from ridgeformer.compiler.schedule import (
     ALL,
+    DATA,
     Cell,
     Form,
     HingeWrite,
@@ -113,6 +115,19 @@ class SquareMultiplier(Multiplier):
     neurons: int = 126
     """How many neurons a fine product may take in a layer."""
     ranges: dict[Cell, tuple[float, float]] = field(default_factory=dict)
+    largest: float = 1.0
+    """A bound on what the neurons of squares read."""
+
+    @property
+    def gate(self) -> float:
+        """What silences them at the aggregator, where a factor may be beyond its range."""
+        return float(2.0 ** ceil(log2(8 * self.largest)))
+
+    def noted(self, squares: list[Square]) -> list[Square]:
+        sizes = [max(abs(q.lo), abs(q.hi)) for q in squares]
+        chords = [3 * abs(q.coefficient) * x**2 for q, x in zip(squares, sizes, strict=True)]
+        self.largest = max(self.largest, *sizes, sum(chords)) if squares else self.largest
+        return squares
 
     def know(self, cell: Cell, lo: float, hi: float) -> None:
         self.ranges[cell] = (lo, hi)
@@ -152,12 +167,12 @@ class SquareMultiplier(Multiplier):
         fine: bool = True,
     ) -> Cell:
         time = start(s, linear, products, not_before)
-        squares = self.squares(products, width)
+        squares = self.noted(self.squares(products, width))
         grid = fine_grid(self.neurons // max(1, len(squares))) if fine else self.grid
         return add_squares(s, time, width, linear, squares, grid, name)
 
     def sum_of_squares(self, s: Schedule, scale: float, entries: Sequence[Form], name: str) -> Cell:
-        squares = [Square(scale, x, *self.range_of(x), 0) for x in entries]
+        squares = self.noted([Square(scale, x, *self.range_of(x), 0) for x in entries])
         grid = fine_grid(self.neurons // len(squares))
         time = s.mlp_time(entries)
         out = add_squares(s, time, 1, (), squares, grid, name)
@@ -187,7 +202,11 @@ def add_squares(
     grid: Grid,
     name: str,
 ) -> Cell:
-    """linear + Σ coefficient·x², by as many layers as the grid has."""
+    """linear + Σ coefficient·x², by as many layers as the grid has.
+
+    At the aggregator there are no squares: vectors are 0 there, and a product that were 0 only up to
+    round-off would be fed back to it by its own attention, step after step.
+    """
     extra: list[Form] = [() for _ in range(width)]
     for layer in range(grid.layers):
         last = layer == grid.layers - 1
@@ -208,12 +227,12 @@ def add_squares(
                 also = ((wave, 0, turns),)
                 following.append(Square(q.coefficient, whole(wave), 0.0, h, q.offset))
             s.write(
-                HingeWrite(time, q.x, slopes, -inner, weights, 0.0, out, q.offset, ALL, name, also)
+                HingeWrite(time, q.x, slopes, -inner, weights, 0.0, out, q.offset, DATA, name, also)
             )
         write_linear(s, time, linear, out, name)
         for o, form in enumerate(extra):
             if form:
-                s.write(LinearWrite(time, form, out, ALL, name, o))
+                s.write(LinearWrite(time, form, out, DATA, name, o))
         # x² = its interpolant − h·τ + τ²
         linear, extra = whole(out), [() for _ in range(width)]
         for q in following:
