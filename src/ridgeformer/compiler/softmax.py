@@ -23,11 +23,14 @@ import numpy as np
 from ridgeformer.compiler.lower import Lowering, Site
 from ridgeformer.compiler.multiply import Multiplier, Term, write_linear
 from ridgeformer.compiler.schedule import (
+    AGGREGATOR,
     ALL,
+    SUPPORT,
     Cell,
     Form,
     HingeWrite,
     Output,
+    Token,
     added,
     entry,
     form_key,
@@ -232,6 +235,7 @@ class SoftmaxLowering(Lowering):
         constant: float = 0.0,
         linear: Form = (),
         not_before: int = 0,
+        tokens: frozenset[Token] = ALL,
     ) -> Cell:
         """linear + constant + Σ w·relu(slope·x + bias), entry by entry."""
         time = max(self.s.mlp_time([x, linear]), not_before)
@@ -241,15 +245,23 @@ class SoftmaxLowering(Lowering):
         a, b, c = (np.asarray(part, dtype=float) for part in (slopes, biases, weights))
         for o in range(width):
             at = entry(x, o)
-            self.s.write(HingeWrite(time, at, a, b, c, constant, out, o, ALL, name))
+            self.s.write(HingeWrite(time, at, a, b, c, constant, out, o, tokens, name))
         return out
 
-    def table(self, x: Form, table: HingeTable, name: str, not_before: int = 0) -> Cell:
+    def table(
+        self,
+        x: Form,
+        table: HingeTable,
+        name: str,
+        not_before: int = 0,
+        tokens: frozenset[Token] = ALL,
+    ) -> Cell:
         root, constant = np.sqrt(table.knots), table.constant
         slopes, biases = -1 / root, table.knots / root
         return self.bent(
-            x, slopes, biases, table.weights, name, constant=constant, not_before=not_before
-        )
+            x, slopes, biases, table.weights, name,
+            constant=constant, not_before=not_before, tokens=tokens,
+        )  # fmt: skip
 
     def clamp(self, x: Form, lo: float, hi: float, name: str) -> Cell:
         """x + relu(lo − x) − relu(x − hi)"""
@@ -324,7 +336,9 @@ class SoftmaxLowering(Lowering):
                     return Sum(whole(self.inverse_row_sum()))
                 return Sum(whole(self.reciprocal(self.form(x), lo, hi, out.name)))
             case Unit(x=x, lo=lo, hi=hi):
-                return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c")))
+                # Not at queries, whose residuals do not vanish and would grow with every change of unit.
+                found = self.table(self.form(x), unit_table(lo, hi), "c", 0, SUPPORT | AGGREGATOR)
+                return Sum(whole(found))
             case Hold(x=x, lo=lo, hi=hi):
                 return Sum(whole(self.hold(self.form(x), lo, hi, "rho")))
 
