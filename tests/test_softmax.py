@@ -175,6 +175,27 @@ def test_cg_on_a_softmax_kernel_equals_the_textbook(name, precondition, record_p
     assert in_single < 1
 
 
+@pytest.mark.parametrize("precondition", ["none", "row-sum"])
+def test_cg_stays_at_the_solution(precondition):
+    """Long after convergence, when what it divides by is nothing but round-off."""
+    kernel, ridge, steps, rng = Exponential(1.0), 0.5, 24, np.random.default_rng(2)
+    model = compile(
+        make_solver("cg", precondition), features=3, steps=steps, ridge=ridge, kernel=kernel,
+        attention="softmax", mlp="reglu", max_norm=2.0, max_supports=64,
+    )  # fmt: skip
+    for supports in (1, 2, 5):
+        prompt = drawn(rng, 40, supports, 3, 2.0)
+        prompt.phi[:10] = prompt.phi[:10, :1]  # equal points
+        prompt.y[5:15] *= 1e-9
+        prompt.y[15] = 0
+        found = trajectory(model, prompt).predictions
+        exact = krr(prompt, ridge=ridge, kernel=kernel)
+        scale = exact.abs().amax((1, 2), keepdim=True).clamp(min=1e-300)
+        assert torch.isfinite(found).all()
+        assert float(((found[8:] - exact).abs() / scale).max()) < 1e-9
+        assert float(found[:, 15].abs().max()) == 0
+
+
 # ---------------------------------------------------------------------- interpolated products
 
 
