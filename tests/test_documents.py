@@ -83,24 +83,21 @@ def value(formula, **names):
     return eval(re.sub(r"(\d)([Tp])", r"\1 * \2", formula), names)
 
 
-def test_the_readme_table_covers_every_combination():
-    assert len(list(table_of_what_compiles())) == 15
-
-
-@pytest.mark.parametrize("line", list(table_of_what_compiles()), ids=str)
-def test_the_readme_table_is_true(line):
+def test_what_the_readme_says_of_sizes_is_true():
+    """The README may show a few rows; docs/compiles.md has them all, and is compared as a whole."""
     from ridgeformer.compiler import compile
     from ridgeformer.solvers import make_solver
 
-    solver, options, layers, width, mlp = line
-    for p, steps in ((4, 5), (11, 9)):
-        config = compile(
-            make_solver(solver, "jacobi" if "jacobi" in options else "none"),
-            features=p, steps=steps, ridge=1.0, max_eigenvalue=50.0, causal="--causal" in options,
-            mlp=mlp,
-        ).transformer.config  # fmt: skip
-        assert config.n_layers == value(layers, T=steps)
-        assert config.d_model == value(width, p=p)
+    for line in table_of_what_compiles():
+        solver, options, layers, width, mlp = line
+        for p, steps in ((4, 5), (11, 9)):
+            config = compile(
+                make_solver(solver, "jacobi" if "jacobi" in options else "none"),
+                features=p, steps=steps, ridge=1.0, max_eigenvalue=50.0,
+                causal="--causal" in options, mlp=mlp,
+            ).transformer.config  # fmt: skip
+            assert config.n_layers == value(layers, T=steps), line
+            assert config.d_model == value(width, p=p), line
 
 
 def test_links_between_documents_exist():

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from transformers import GPT2Model
 
+import ridgeformer as rf
 from gpt2_executor import check_stock, mask_of, run, tokens_of
 from ridgeformer.export import prefix_mask, save_gpt2
 from ridgeformer.tasks import Prompt
@@ -228,6 +229,35 @@ def test_nnsight_reads_what_record_reads(home):
         d = truth.shape[-1]
         torch.testing.assert_close(stream[..., :d], truth, rtol=1e-10, atol=1e-10, msg=site)
         torch.testing.assert_close(stream[..., d : 2 * d], -truth, rtol=1e-10, atol=1e-10)
+
+
+def compiled_prompts(batch=100, supports=20):
+    """Points in a square and targets of at most 1, the domain of the models below."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-1, 1, (batch, supports + 3, 2))
+    y = rng.uniform(-1, 1, (batch, supports, 1))
+    return Prompt(*map(torch.from_numpy, (points[:, :supports], y, points[:, supports:])))
+
+
+@pytest.mark.parametrize("name", ["richardson", "nadaraya-watson"])
+def test_a_compiled_model_agrees_in_stock_gpt2(tmp_path, name):
+    settings = {"features": 2, "kernel": rf.Gaussian(0.5), "attention": "softmax", "mlp": "relu"}
+    if name == "richardson":
+        model = rf.compile(
+            rf.Richardson(precondition="row-sum"), steps=12, ridge=0.1, max_norm=1.5,
+            max_supports=32, max_target=1.0, mlp_width=256, **settings,
+        )  # fmt: skip
+    else:
+        model = rf.compile(rf.NadarayaWatson(), max_norm=1.5, **settings)
+    model.save(tmp_path / "model")
+    prompt = compiled_prompts()
+    result = cli("export", tmp_path / "model", "--to", "gpt2", "--out", tmp_path / "gpt2")
+    assert result.returncode == 0, result.stderr
+    seen = run(tmp_path / "gpt2", **arrays(prompt))
+    assert apart(seen, model.transformer, prompt) < 1e-7
+    np.testing.assert_array_equal(
+        model.predict(prompt).numpy(), expected(model.transformer, prompt)
+    )
 
 
 @pytest.mark.parametrize(

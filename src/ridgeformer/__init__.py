@@ -36,6 +36,7 @@ _HOMES = {
     ],
     "ridgeformer.compiler": ["CompiledModel", "compile", "size_report"],
     "ridgeformer.readout": ["residual_stream", "trajectory"],
+    "ridgeformer.export": ["prefix_mask", "save_gpt2"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605

@@ -18,6 +18,7 @@ from ridgeformer.compiler.schedule import (
     Cell,
     Form,
     HingeWrite,
+    Token,
     added,
     entry,
     form_key,
@@ -91,6 +92,7 @@ class TokenArithmetic(Lowering):
         constant: float = 0.0,
         linear: Form = (),
         not_before: int = 0,
+        tokens: frozenset[Token] = ALL,
     ) -> Cell:
         """linear + constant + Σ w·relu(slope·x + bias), entry by entry."""
         time = max(self.s.mlp_time([x, linear]), not_before)
@@ -100,15 +102,23 @@ class TokenArithmetic(Lowering):
         a, b, c = (np.asarray(part, dtype=float) for part in (slopes, biases, weights))
         for o in range(width):
             at = entry(x, o)
-            self.s.write(HingeWrite(time, at, a, b, c, constant, out, o, ALL, name))
+            self.s.write(HingeWrite(time, at, a, b, c, constant, out, o, tokens, name))
         return out
 
-    def table(self, x: Form, table: HingeTable, name: str, not_before: int = 0) -> Cell:
+    def table(
+        self,
+        x: Form,
+        table: HingeTable,
+        name: str,
+        not_before: int = 0,
+        tokens: frozenset[Token] = ALL,
+    ) -> Cell:
         root, constant = np.sqrt(table.knots), table.constant
         slopes, biases = -1 / root, table.knots / root
         return self.bent(
-            x, slopes, biases, table.weights, name, constant=constant, not_before=not_before
-        )
+            x, slopes, biases, table.weights, name,
+            constant=constant, not_before=not_before, tokens=tokens,
+        )  # fmt: skip
 
     def clamp(self, x: Form, lo: float, hi: float, name: str) -> Cell:
         """x + relu(lo − x) − relu(x − hi)"""

@@ -11,6 +11,9 @@ from ridgeformer.types import Refusal
 LARGEST_NORMALISER = {"float64": 1e15, "float32": 1e6}
 """Beyond these, one kernel value among the others of its row is no longer resolved."""
 
+LARGEST_LOGIT = {"float64": 1e6, "float32": 2e3}
+"""Beyond these, round-off in a logit would cost more than is promised."""
+
 
 @dataclass(frozen=True)
 class Domain:
@@ -54,8 +57,12 @@ class Domain:
                 f"where {dtype} still resolves one kernel value in it: raise --temperature, or lower "
                 "--max-norm or --max-supports."
             )
-        if self.largest_logit > 1e6:
+        self.check_logits(dtype)
+
+    def check_logits(self, dtype: str) -> None:
+        """Refuses a Gaussian whose distances are differences of numbers too large for them."""
+        if isinstance(self.kernel, Gaussian) and self.largest_logit > LARGEST_LOGIT[dtype]:
             raise Refusal(
-                f"Logits would reach {self.largest_logit:.3g}, whose differences {dtype} does not "
-                "resolve: raise --lengthscale or lower --max-norm."
+                f"Logits would reach {self.largest_logit:.3g}, beyond {LARGEST_LOGIT[dtype]:g} where "
+                f"{dtype} still resolves their differences: raise --lengthscale or lower --max-norm."
             )

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil, log2
 
 import numpy as np
 
 from ridgeformer.compiler.schedule import (
     ALL,
+    DATA,
     Cell,
     Form,
     HingeWrite,
@@ -115,6 +117,19 @@ class SquareMultiplier(Multiplier):
     neurons: int = 126
     """How many neurons a fine product may take in a layer."""
     ranges: dict[Cell, tuple[float, float]] = field(default_factory=dict)
+    largest: float = 1.0
+    """A bound on what the neurons of squares read."""
+
+    @property
+    def gate(self) -> float:
+        """What silences them at the aggregator, where a factor may be beyond its range."""
+        return float(2.0 ** ceil(log2(8 * self.largest)))
+
+    def noted(self, squares: list[Square]) -> list[Square]:
+        sizes = [max(abs(q.lo), abs(q.hi)) for q in squares]
+        chords = [3 * abs(q.coefficient) * x**2 for q, x in zip(squares, sizes, strict=True)]
+        self.largest = max(self.largest, *sizes, sum(chords)) if squares else self.largest
+        return squares
 
     def know(self, cell: Cell, lo: float, hi: float) -> None:
         self.ranges[cell] = (lo, hi)
@@ -154,12 +169,12 @@ class SquareMultiplier(Multiplier):
         fine: bool = True,
     ) -> Cell:
         time = start(s, linear, products, not_before)
-        squares = self.squares(products, width)
+        squares = self.noted(self.squares(products, width))
         grid = fine_grid(self.neurons // max(1, len(squares))) if fine else self.grid
         return add_squares(s, time, width, linear, squares, grid, name)
 
     def sum_of_squares(self, s: Schedule, scale: float, entries: Sequence[Form], name: str) -> Cell:
-        squares = [Square(scale, x, *self.range_of(x), 0) for x in entries]
+        squares = self.noted([Square(scale, x, *self.range_of(x), 0) for x in entries])
         grid = fine_grid(self.neurons // len(squares))
         time = s.mlp_time(entries)
         out = add_squares(s, time, 1, (), squares, grid, name)
@@ -189,7 +204,11 @@ def add_squares(
     grid: Grid,
     name: str,
 ) -> Cell:
-    """linear + Σ coefficient·x², by as many layers as the grid has."""
+    """linear + Σ coefficient·x², by as many layers as the grid has.
+
+    At the aggregator there are no squares: vectors are 0 there, and a product that were 0 only up to
+    round-off would be fed back to it by its own attention, step after step.
+    """
     for layer in range(grid.layers):
         last = layer == grid.layers - 1
         out, squares = square_layer(s, time, width, linear, squares, grid, name, last=last)
@@ -227,11 +246,11 @@ def square_layer(
             also = ((wave, 0, 2.0 * (-1.0) ** np.arange(1, len(inner) + 1)),)
             left.append(Square(q.coefficient, whole(wave), 0.0, h, q.offset, remainder=True))
         ones, weights = np.ones_like(inner), np.full_like(inner, 2 * h * q.coefficient)
-        s.write(HingeWrite(time, q.x, ones, -inner, weights, 0.0, out, q.offset, ALL, name, also))
+        s.write(HingeWrite(time, q.x, ones, -inner, weights, 0.0, out, q.offset, DATA, name, also))
     write_linear(s, time, linear, out, name)
     for o, form in enumerate(extra):
         if form:
-            s.write(LinearWrite(time, form, out, ALL, name, o))
+            s.write(LinearWrite(time, form, out, DATA, name, o))
     return out, left
 
 

@@ -90,8 +90,8 @@ def check_relu(request: Request, domain: Domain) -> None:
         )
     if request.dtype != "float64":
         raise Refusal(
-            "Interpolated products are certified in float64 alone, where round-off does not count: "
-            "leave --dtype out, or use --mlp reglu."
+            "With softmax attention and --mlp relu the certificate counts what interpolation costs, and "
+            "float32 would round by more than that: use --dtype float64, or --mlp reglu."
         )
     if domain.max_target is None:
         raise Refusal("A plain ReLU MLP multiplies only over a range: --max-target must bound |y|.")

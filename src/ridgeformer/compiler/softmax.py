@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from ridgeformer.compiler.arithmetic import Sum, TokenArithmetic
 from ridgeformer.compiler.lower import Site
 from ridgeformer.compiler.schedule import (
+    AGGREGATOR,
+    SUPPORT,
     Cell,
     Form,
     Output,
@@ -275,16 +277,20 @@ class SoftmaxLowering(TokenArithmetic):
         return Sum((), ((1.0, (count, whole(self.mean(terms, f"mean {name}")))),))
 
     def unit(self, x: Channel, lo: float, hi: float) -> Sum:
-        """About x^(−1/2); of a count times a mean, the product of both roots, without the product."""
+        """About x^(−1/2); of a count times a mean, the product of both roots, without the product.
+
+        Not at queries, whose residuals do not vanish and would grow with every change of unit.
+        """
+        tokens = SUPPORT | AGGREGATOR
         value, count = self.values[x], self.once.get("k+1")
         assert isinstance(value, Sum)
         if value.factors is None or count is None or whole(count) not in value.factors[1]:
-            return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c")))
+            return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c", tokens=tokens)))
         most = self.max_supports + 1.0
         (mean,) = (factor for factor in value.factors[1] if factor != whole(count))
         table = unit_table(1.0, most)
         root = self.kept("c of k+1", lambda: self.table(whole(count), table, "c of k+1"))
-        other = self.table(mean, unit_table(lo / most, hi), "c")
+        other = self.table(mean, unit_table(lo / most, hi), "c", tokens=tokens)
         return Sum((), ((1.0, (whole(other), whole(root))),))
 
     def multiply(self, a: Channel, b: Channel) -> Sum:

@@ -8,10 +8,10 @@ from math import ceil, log2
 from torch import Tensor
 
 from ridgeformer.compiler.assemble import Assembler
-from ridgeformer.compiler.domain import Domain
+from ridgeformer.compiler.domain import LARGEST_LOGIT, Domain
 from ridgeformer.compiler.dot_product import DotProductLowering
 from ridgeformer.compiler.layout import erase_the_dead, take_over
-from ridgeformer.compiler.multiply import Grid, Multiplier, SquareMultiplier
+from ridgeformer.compiler.multiply import FINE_ENOUGH, Grid, Multiplier, SquareMultiplier
 from ridgeformer.compiler.relu_plan import RESERVE, check_relu, choose_grid, error_budget, narrower
 from ridgeformer.compiler.request import PROMISE, Plan, Request
 from ridgeformer.compiler.softmax import SoftmaxLowering
@@ -65,7 +65,7 @@ def relu_plan(request: Request, domain: Domain) -> Plan:
     lowering = lowered(request, domain, program, grid)
     error = budget.error(grid)
     certificate = request.certificate(program, "dual", domain=domain, absolute_error=error)
-    return Plan(lowering, certificate, embedding=projection(request))
+    return Plan(lowering, certificate, gate_of(lowering), projection(request))
 
 
 def lowered(request: Request, domain: Domain, program: Program, grid: Grid) -> SoftmaxLowering:
@@ -196,8 +196,12 @@ def smoother_plan(request: Request) -> Plan:
             raise Refusal(
                 "A plain ReLU MLP squares |x| only over a range: give --max-norm, or use --mlp reglu."
             )
-        max_norm = (ROOMY_LOGIT / Domain(request.kernel, 1.0, 1).largest_logit) ** 0.5
+        roomy = ROOMY_LOGIT
+        if request.kernel.name == "gaussian":
+            roomy = min(roomy, LARGEST_LOGIT[request.dtype])
+        max_norm = (roomy / Domain(request.kernel, 1.0, 1).largest_logit) ** 0.5
     domain = Domain(request.kernel, max_norm, request.max_supports or 1)
+    domain.check_logits(request.dtype)
     program = trace(request.solver, steps=1, ridge=1.0, max_eigenvalue=1.0, dtype=request.dtype)
     embedding = projection(request)
     features = request.features if embedding is None else embedding.shape[0]
@@ -210,6 +214,15 @@ def smoother_plan(request: Request) -> Plan:
     )
     lowering.multiplier.know(lowering.phi, -max_norm, max_norm)
     lowering.run(program)
-    certificate = request.certificate(program, "dual", domain=domain)
+    error = PROMISE[request.dtype][0]
+    if request.mlp == "relu" and request.kernel.name == "gaussian":
+        # Both norms in a logit are interpolated, and a logit off by δ changes its weight by e^δ.
+        error = max(error, 4 * domain.largest_logit * 4 / FINE_ENOUGH)
+    certificate = request.certificate(program, "dual", domain=domain, relative_error=error)
     certificate = replace(certificate, max_supports=request.max_supports, ridge=None)
-    return Plan(lowering, certificate, embedding=embedding)
+    return Plan(lowering, certificate, gate_of(lowering), embedding)
+
+
+def gate_of(lowering: SoftmaxLowering) -> float:
+    multiplier = lowering.multiplier
+    return multiplier.gate if isinstance(multiplier, SquareMultiplier) else 1.0

@@ -1,0 +1,201 @@
+"""Products within a token, gated and interpolated, and how far their errors reach."""
+
+import numpy as np
+import pytest
+import torch
+
+from ridgeformer.compiler.assemble import Assembler, build
+from ridgeformer.compiler.layout import Layout, erase_the_dead, take_over
+from ridgeformer.compiler.lower import Site
+from ridgeformer.compiler.multiply import Grid, Multiplier, SquareMultiplier, product_error
+from ridgeformer.compiler.schedule import whole
+from ridgeformer.compiler.softmax import SoftmaxLowering
+from ridgeformer.kernels import Exponential, Gaussian
+from ridgeformer.solvers import EagerMachine, certified_interval, make_solver
+from ridgeformer.tasks import Prompt
+from ridgeformer.theory import amplification
+from ridgeformer.transformer import Record
+
+A, B = (0.1, 1.7), (-2.0, 2.0)
+"""The ranges of the two factors: one positive, as a normaliser is, and one of either sign."""
+
+
+def product_model(multiplier, fine=False, a=A, b=B, terms=((1.0, "a", "b"),), linear=0.0):
+    """A model that multiplies a token's feature a by its target b, as a function of arrays."""
+    lowering = SoftmaxLowering(outputs=1, features=1, multiplier=multiplier)
+    multiplier.know(lowering.phi, *a)
+    multiplier.know(lowering.y, *b)
+    forms = {"a": whole(lowering.phi), "b": whole(lowering.y)}
+    products = [(c, forms[first], forms[second]) for c, first, second in terms]
+    start = whole(lowering.y, linear) if linear else ()
+    out = multiplier.store(lowering.s, 1, start, products, "a·b", fine=fine)
+    out.keep = True
+    lowering.sites.append(Site(1, "prediction", out))
+    take_over(lowering.s)
+    erase_the_dead(lowering.s)
+    layout = Layout(lowering.s, lowering.raw, lowering.y)
+    gated = not isinstance(multiplier, SquareMultiplier)
+    model = build(
+        Assembler(lowering.s, layout.width, gated, 1.0), lowering, mask="prefix",
+        mlp="reglu" if gated else "relu", dtype="float64", attention="softmax",
+    )  # fmt: skip
+    last = f"blocks.{model.config.n_layers - 1}.resid_post"
+
+    def multiply(x, y):
+        features, targets = (torch.from_numpy(v.reshape(-1, 50, 1)) for v in (x, y))
+        record = Record.of([last])
+        with torch.no_grad():
+            prompt = Prompt(features, targets, features[:, :1])
+            model.residual_stream(prompt.tokens(), 51, [record])
+        return record.values[last][:, :50, out.columns].numpy().reshape(-1)
+
+    return multiply
+
+
+def pairs(count=20_000, a=A, b=B, seed=0):
+    """Random pairs, with the corners of the two ranges among them."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.uniform(*a, count), rng.uniform(*b, count)
+    x[:4], y[:4] = [a[0], a[0], a[1], a[1]], [b[0], b[1], b[0], b[1]]
+    return x, y
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 4])
+def test_interpolated_products_err_as_promised(layers):
+    sizes, errors = np.array({1: [4, 16, 64], 2: [4, 8, 16]}.get(layers, [2, 4, 8])), []
+    x, y = pairs()
+    for intervals in sizes:
+        grid = Grid(int(intervals), layers)
+        found = product_model(SquareMultiplier(grid))(x, y)
+        errors.append(np.abs(found - x * y).max())
+        promised = product_error(A, B, grid)
+        assert errors[-1] <= promised * (1 + 1e-9) + 1e-13
+        assert errors[-1] > 0.9 * promised, "the promise is not idle"
+    slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert abs(slope + 2 * layers) < 0.1 * layers, slope
+
+
+def test_fine_products_err_by_round_off():
+    x, y = pairs()
+    found = product_model(SquareMultiplier(Grid(2)), fine=True)(x, y)
+    assert np.abs(found - x * y).max() < 1e-13
+
+
+def test_sums_of_products_and_a_linear_part():
+    x, y = pairs()
+    terms = ((2.0, "a", "b"), (-0.5, "b", "b"), (3.0, "a", "a"))
+    for multiplier in (Multiplier(), SquareMultiplier()):
+        found = product_model(multiplier, fine=True, terms=terms, linear=-4.0)(x, y)
+        np.testing.assert_allclose(
+            found, 2 * x * y - 0.5 * y * y + 3 * x * x - 4 * y, rtol=0, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_zero_times_anything_is_zero(layers):
+    x, y = pairs(1000)
+    for multiplier in (Multiplier(), SquareMultiplier(Grid(7, layers))):
+        # Both squares are then squares of the same number, or of opposite ones.
+        assert np.abs(product_model(multiplier)(x, 0 * y)).max() < 1e-14
+        symmetric = product_model(multiplier, a=(-3.0, 3.0))
+        assert np.abs(symmetric(0 * x, y)).max() < 1e-14
+
+
+def test_gated_products_are_exact():
+    x, y = pairs(a=(-1e3, 1e3), b=(-1e-6, 1e6))
+    found = product_model(Multiplier())(x, y)
+    np.testing.assert_array_equal(found, x * y)
+
+
+# ---------------------------------------------------------------------- how far errors reach
+
+
+class DisturbedMachine(EagerMachine):
+    """Adds the s-th disturbance to the residual of step s."""
+
+    def __init__(self, *arguments, disturbances, **options):
+        super().__init__(*arguments, **options)
+        self.disturbances, self.step = disturbances, 0
+
+    def matvec(self, v):
+        product = super().matvec(v)
+        self.step += 1
+        return product - self.disturbances[self.step - 1]
+
+
+def predictions(solver, prompt, ridge, kernel, interval, disturbances):
+    machine = DisturbedMachine(
+        prompt, kernel, ridge, interval=interval, disturbances=disturbances
+    )  # fmt: skip
+    state, found = solver.init(machine), []
+    for t in range(1, len(disturbances) + 1):
+        state = solver.step(machine, state, t)
+        found.append(machine.predict(state.alpha))
+    return torch.stack(found)
+
+
+def case(name, precondition, prompt, ridge, kernel, steps):
+    """The solver, its interval for these prompts, the bound, and √P for disturbances."""
+    solver = make_solver(name, precondition)
+    most = float(kernel.diagonal(torch.cat([prompt.phi, prompt.phi_query], 1)).max())
+    sums = 1 + kernel(prompt.phi, prompt.phi).sum(-1, keepdim=True)
+    interval = certified_interval(
+        precondition, ridge, float(torch.linalg.eigvalsh(kernel(prompt.phi, prompt.phi)).max()),
+        (float(sums.min()), float(sums.max())),
+    )  # fmt: skip
+    bound = most**0.5 * amplification(
+        solver, steps=steps, tuned=interval, spectrum=interval,
+        offset=ridge if precondition == "none" else 0.0,
+    )  # fmt: skip
+    root = sums.sqrt() if precondition == "row-sum" else torch.ones_like(sums)
+    return solver, interval, bound, root
+
+
+CASES = [
+    ("gd", "none"), ("heavy-ball", "none"), ("chebyshev", "none"),
+    ("richardson", "row-sum"), ("chebyshev", "row-sum"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", [Exponential(1.0), Gaussian(0.7)], ids=["exp", "gauss"])
+@pytest.mark.parametrize(("name", "precondition"), CASES)
+def test_random_errors_never_exceed_the_amplification(name, precondition, kernel):
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    steps, worst = 12, 0.0
+    for supports, ridge in ((3, 0.3), (12, 0.01), (30, 1.0)):
+        phi, query, y = (
+            0.7 * normal(20, supports, 2),
+            0.7 * normal(20, 5, 2),
+            normal(20, supports, 1),
+        )
+        query[:, 0] = phi[:, 0]
+        prompt = Prompt(phi, y, query)
+        solver, interval, bound, root = case(name, precondition, prompt, ridge, kernel, steps)
+        clean = predictions(solver, prompt, ridge, kernel, interval, 0 * normal(steps, *y.shape))
+        for signs_only in (True, False):
+            noise = normal(steps, *y.shape)
+            noise = noise.sign() if signs_only else noise
+            noise = noise / noise.norm(dim=2, keepdim=True)  # ‖P^(−1/2)e‖ = 1
+            seen = predictions(solver, prompt, ridge, kernel, interval, root * noise)
+            worst = max(worst, float((seen - clean).abs().max()) / bound)
+    assert 1e-3 < worst <= 1, worst
+
+
+@pytest.mark.parametrize("steps", [1, 5, 25])
+@pytest.mark.parametrize(("name", "precondition"), CASES)
+def test_one_mode_comes_near_the_amplification(name, precondition, steps):
+    """Equal supports leave one mode, at the top of the spectrum; errors of a sign each add up."""
+    k, kernel, ridge = 16, Gaussian(1.0), 0.05
+    phi = torch.zeros(1, k, 1, dtype=torch.float64)
+    prompt = Prompt(phi, torch.zeros_like(phi), phi[:, :1])
+    solver, interval, bound, root = case(name, precondition, prompt, ridge, kernel, steps)
+    total = 0.0
+    for impulse in range(steps):
+        noise = torch.zeros(steps, 1, k, 1, dtype=torch.float64)
+        noise[impulse] = root[0] / k**0.5
+        total += float(predictions(solver, prompt, ridge, kernel, interval, noise)[-1].abs())
+    assert 0.3 < total / bound <= 1, total / bound
