@@ -11,10 +11,19 @@ from scipy.stats import spearmanr
 
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.solvers import NadarayaWatson, krr, solve
-from ridgeformer.studies import STUDIES, run_study
+from ridgeformer.studies import STUDIES, Findings, Number, run_study
+from ridgeformer.studies.dot_products import draw, matvec_error
+from ridgeformer.studies.gaussian import steps_to, width_for
+from ridgeformer.studies.gaussian_setting import RIDGE, SOLVERS, Setting, rmse, spectrum
 from ridgeformer.studies.one_head import one_softmax_head
 from ridgeformer.studies.smoother import KERNELS, SWEEPS, hindsight, similarity, smoother_weights
-from ridgeformer.studies.statistics import estimate, rank_correlation
+from ridgeformer.studies.statistics import (
+    estimate,
+    estimate_of,
+    r_squared,
+    rank_correlation,
+    slope,
+)
 from ridgeformer.tasks import KernelDraw, Prompt
 from ridgeformer.types import Refusal
 
@@ -159,7 +168,7 @@ def test_copies_repeat_the_first_support_with_noise_of_their_own():
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_study_smooths_as_the_solver_does(name, prompt):
     kernel = KERNELS[name](0.7)
-    expected = solve(NadarayaWatson(), prompt, steps=0, ridge=1.0, kernel=kernel).final
+    expected = solve(NadarayaWatson(), prompt, steps=1, ridge=1.0, kernel=kernel).final
     found = smoother_weights(similarity(name, prompt), 0.7) @ prompt.y
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
@@ -229,3 +238,126 @@ def test_matched_krr_is_the_best_of_all_on_its_home_ground():
     best = hindsight(similarity("gaussian", prompt), prompt, truth)
     for other in (best.smoother, best.two_heads, krr(prompt, ridge=0.9, kernel=Gaussian(1.0))):
         assert float((ridge - truth).square().mean()) < float((other - truth).square().mean())
+
+
+def test_fits_against_numpy():
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.rand(9, generator=g).double(), torch.rand(4, 9, generator=g).double()
+    expected = [np.polyfit(x.numpy(), row.numpy(), 1)[0] for row in y]
+    np.testing.assert_allclose(slope(x, y).numpy(), expected, rtol=1e-10)
+    correlation = [np.corrcoef(x.numpy(), row.numpy())[0, 1] ** 2 for row in y]
+    np.testing.assert_allclose(r_squared(x, y).numpy(), correlation, rtol=1e-8)
+
+
+def test_intervals_of_fits_are_those_of_means_where_the_fit_is_a_mean():
+    values = torch.randn(30, 1, generator=torch.Generator().manual_seed(0)).double()
+    found, mean = estimate_of(values, lambda m: m[:, 0], 0), estimate(values[:, 0], 0)
+    np.testing.assert_allclose(
+        [found.mean, found.low, found.high], [mean.mean, mean.low, mean.high], rtol=1e-9
+    )
+    assert estimate_of(values, lambda m: m[:, 0] * torch.nan, 0).mean is None
+
+
+def test_widths_and_steps_are_read_off_where_they_are_reached():
+    floors = torch.tensor([[4.0, 1.0, 0.25], [0.5, 0.2, 0.1], [9.0, 8.0, 7.0]]).double()
+    found = width_for(floors, (8, 16, 32), 2.0).exp()
+    np.testing.assert_allclose(found[0], 8 * 2**0.5, rtol=1e-9)
+    assert found[1:].isnan().all()  # already below, and never
+    errors = torch.tensor([[1.0, 1.0], [0.1, 1.0], [0.3, 1.0], [0.1, 1.0]]).double()
+    steps = steps_to(errors, 0.2)
+    assert steps[0] == 3  # it must stay below
+    assert steps[1].isnan()
+
+
+def number(findings, measure, method, **setting):
+    """The one number that agrees, from a findings.json."""
+    numbers = [Number(**n) for n in findings["numbers"]]
+    read = Findings("", 0, 0, {}, {}, numbers)
+    return read.get(measure, method, **setting)
+
+
+def test_the_spectrum_lies_in_the_certain_interval():
+    setting = Setting(24)
+    prompt = setting.draw(8, seed=0)
+    values, sums = spectrum(setting, prompt)
+    lo, hi = setting.certain
+    assert lo <= float(values.min())
+    assert float(values.max()) <= hi
+    assert float(prompt.phi.norm(dim=-1).max()) <= setting.radius
+    system = setting.kernel(prompt.phi, prompt.phi) + RIDGE * torch.eye(24)
+    plain = torch.linalg.eigvals(system / sums[:, :, None]).real.sort().values
+    torch.testing.assert_close(values, plain, rtol=1e-6, atol=1e-9)
+
+
+def test_the_floor_falls_with_the_square_of_the_width(ran):
+    """Fits over three octaves and 6 prompts: the full study has −2 ± 0.2 in its intervals."""
+    for supports in (16, 32):
+        fitted = number(ran["gaussian"][2], "floor slope", "certified range", supports=supports,
+                        solver="chebyshev")  # fmt: skip
+        assert -2.3 < fitted.mean < -1.8
+
+
+def test_models_follow_the_solver_until_their_floor(ran):
+    findings = ran["gaussian"][2]
+    for solver in ("chebyshev", "richardson"):
+        where = {"supports": 32, "solver": solver, "step": 4}
+        model = number(findings, "error", "model, width 256", **where)
+        reference = number(findings, "error", "solver", **where)
+        assert model.mean == pytest.approx(reference.mean, rel=0.02)
+    assert number(findings, "exact products", "gated MLP").mean < 1e-12
+    for promised in findings["numbers"]:
+        if promised["measure"] == "largest ÷ promised":
+            assert promised["high"] <= 1
+
+
+def test_depth_is_linear_in_the_digits_and_chebyshev_needs_less_of_it(ran):
+    findings = ran["gaussian"][2]
+    where = {"supports": 32, "features": 2, "lengthscale": 0.5}
+    for solver in SOLVERS:
+        for tuning in ("prompts", "certain"):
+            assert number(findings, "steps R²", tuning, solver=solver, **where).mean > 0.99
+    factor = number(findings, "hidden factor", "safe step", solver="richardson", **where)
+    assert 0.8 < factor.mean < 1.2  # (1 − 1/κ)ᵗ takes κ·ln 1/ε steps
+    assert number(findings, "ratio", "prompts", **where).low > 2
+    effect = number(findings, "amplification", "constant error", **where)
+    assert effect.high < number(findings, "amplification bound", "prompts", **where).mean
+    largest = number(findings, "largest condition", "prompts", **where)
+    assert largest.mean < number(findings, "interval", "certain", solver="chebyshev", **where).mean
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("supports", [16, 64])
+def test_the_floor_of_other_prompts_has_the_same_slope(supports):
+    setting, solver, widths = Setting(supports), SOLVERS["chebyshev"], (64, 128, 256, 512, 1024)
+    prompt = setting.draw(8, seed=11)
+    target = setting.solved(solver, prompt, 32, setting.with_sink).final
+    floors = []
+    for width in widths:
+        model = setting.relu(solver, 32, width, setting.with_sink)
+        floors.append(float(rmse(model.predict(prompt), target).mean()))
+    assert abs(np.polyfit(np.log(widths), np.log(floors), 1)[0] + 2) < 0.2
+
+
+@pytest.mark.parametrize("heads", [2, 4, 6, 8])
+def test_the_error_of_a_mat_vec_has_the_order_of_its_heads(ran, heads):
+    findings = ran["dot-products"][2]
+    assert number(findings, "slope", f"{heads} heads").mean == pytest.approx(heads, abs=0.3)
+    factor = number(findings, "round-off", f"{heads} heads")
+    assert 0.1 < factor.mean < 20
+
+
+def test_eight_heads_reach_twelve_digits():
+    assert float(matvec_error(draw(4, seed=5), 8, 0.02).max()) < 1e-12
+
+
+def test_cg_drifts_in_proportion_to_the_error_of_its_mat_vecs(ran):
+    """C·t·ε_mv·scale with a constant of order one, for mat-vecs six orders apart."""
+    findings = ran["dot-products"][2]
+    for method in ("2 heads, ε = 0.1", "4 heads, ε = 0.01"):
+        assert 0.05 < number(findings, "drift", method, ridge=0.1).mean < 10
+    last = findings["settings"]["steps"]
+    coarse, fine, exact = (
+        number(findings, "error", method, ridge=0.1, step=last).mean
+        for method in ("2 heads, ε = 0.1", "4 heads, ε = 0.01", "exact CG")
+    )
+    assert coarse > 1e3 * fine > 1e3 * exact

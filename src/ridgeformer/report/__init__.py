@@ -1,19 +1,24 @@
 """Figures and pages from findings."""
 
 from ridgeformer.report.figures import Convergence, Stream, convergence_figure, stream_figure
+from ridgeformer.report.lines import Axis, Line, Plot, line_figure
 from ridgeformer.report.page import Section, Table, check_page, write_page
 from ridgeformer.report.sweeps import Curve, Panel, Row, sweep_figure
 
 __all__ = [
+    "Axis",
     "Convergence",
     "Curve",
+    "Line",
     "Panel",
+    "Plot",
     "Row",
     "Section",
     "Stream",
     "Table",
     "check_page",
     "convergence_figure",
+    "line_figure",
     "stream_figure",
     "sweep_figure",
     "write_page",

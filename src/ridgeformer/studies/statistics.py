@@ -1,8 +1,10 @@
-"""Means with bootstrap intervals, and rank correlations, over prompts."""
+"""Means and what is fitted to them, with bootstrap intervals, and rank correlations, over prompts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from jaxtyping import Float
@@ -36,6 +38,41 @@ def estimate(values: Float[Tensor, " batch"], seed: int) -> Estimate:
     mean = float(values.mean())
     # The mean of equal numbers may round to either side of them.
     return Estimate(mean, min(float(ends[0]), mean), max(float(ends[1]), mean), len(values))
+
+
+def estimate_of(
+    values: Float[Tensor, "batch ..."], of: Callable[[Tensor], Tensor], seed: int
+) -> Estimate:
+    """What `of` makes of the means over prompts, such as a slope, with its interval.
+
+    `of` takes means with a leading axis of resamples and returns one number for each. It is None
+    where that is not finite, as for a level that the means never reach.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    batch = len(values)
+    chosen = torch.randint(batch, (RESAMPLES, batch), generator=generator)
+    # Weights instead of copies: how often each prompt was drawn.
+    counts = torch.zeros(RESAMPLES, batch, dtype=values.dtype)
+    counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=values.dtype))
+    means = (counts / batch @ values.reshape(batch, -1)).reshape(RESAMPLES, *values.shape[1:])
+    found, mean = of(means), float(of(values.mean(0, keepdim=True))[0])
+    if not (torch.isfinite(found).all() and isfinite(mean)):
+        return Estimate(None, None, None, 0)
+    ends = found.quantile(torch.tensor([0.025, 0.975], dtype=found.dtype))
+    return Estimate(mean, min(float(ends[0]), mean), max(float(ends[1]), mean), batch)
+
+
+def slope(x: Float[Tensor, " m"], y: Float[Tensor, "n m"]) -> Float[Tensor, " n"]:
+    """Of the least-squares line through each row."""
+    centred = x - x.mean()
+    return (y - y.mean(-1, keepdim=True)) @ centred / centred.square().sum()
+
+
+def r_squared(x: Float[Tensor, " m"], y: Float[Tensor, "n m"]) -> Float[Tensor, " n"]:
+    """The share of each row's variance that its least-squares line explains."""
+    centred, above = x - x.mean(), y - y.mean(-1, keepdim=True)
+    left = above - slope(x, y)[:, None] * centred
+    return 1 - left.square().sum(-1) / above.square().sum(-1)
 
 
 def ranks(values: Float[Tensor, "batch q"]) -> Float[Tensor, "batch q"]:
