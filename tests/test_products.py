@@ -143,8 +143,9 @@ def case(name, precondition, prompt, ridge, kernel, steps):
         precondition, ridge, float(torch.linalg.eigvalsh(kernel(prompt.phi, prompt.phi)).max()),
         (float(sums.min()), float(sums.max())),
     )  # fmt: skip
+    spectrum = EagerMachine(prompt, kernel, ridge).interval(precondition)
     bound = most**0.5 * amplification(
-        solver, steps=steps, tuned=interval, spectrum=interval,
+        solver, steps=steps, tuned=interval, spectrum=spectrum,
         offset=ridge if precondition == "none" else 0.0,
     )  # fmt: skip
     root = sums.sqrt() if precondition == "row-sum" else torch.ones_like(sums)

@@ -316,7 +316,7 @@ def test_depth_is_linear_in_the_digits_and_chebyshev_needs_less_of_it(ran):
     for solver in SOLVERS:
         for tuning in ("prompts", "certain"):
             assert number(findings, "steps R²", tuning, solver=solver, **where).mean > 0.99
-    factor = number(findings, "hidden factor", "safe step", solver="richardson", **where)
+    factor = number(findings, "hidden factor", "unit step", solver="richardson", **where)
     assert 0.8 < factor.mean < 1.2  # (1 − 1/κ)ᵗ takes κ·ln 1/ε steps
     assert number(findings, "ratio", "prompts", **where).low > 2
     effect = number(findings, "amplification", "constant error", **where)
@@ -330,10 +330,10 @@ def test_depth_is_linear_in_the_digits_and_chebyshev_needs_less_of_it(ran):
 def test_the_floor_of_other_prompts_has_the_same_slope(supports):
     setting, solver, widths = Setting(supports), SOLVERS["chebyshev"], (64, 128, 256, 512, 1024)
     prompt = setting.draw(8, seed=11)
-    target = setting.solved(solver, prompt, 32, setting.with_sink).final
+    target = setting.solved(solver, prompt, 32, setting.certain).final
     floors = []
     for width in widths:
-        model = setting.relu(solver, 32, width, setting.with_sink)
+        model = setting.relu(solver, 32, width, setting.certain)
         floors.append(float(rmse(model.predict(prompt), target).mean()))
     assert abs(np.polyfit(np.log(widths), np.log(floors), 1)[0] + 2) < 0.2
 

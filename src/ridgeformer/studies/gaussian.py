@@ -50,7 +50,6 @@ MEASURES = {
     "width needed": "width at which the mean floor is 1e-3, by linear interpolation in logarithms",
     "width exponent": "slope of log width needed against log supports",
     "row sum": "mean of D over the supports of a prompt",
-    "sink": "floor with coefficients tuned to an interval that holds the sink's eigenvalue or not",
     "largest ÷ promised": "largest |model − solver| over queries ÷ the certified error of the model",
     "exact products": "largest |gated model − solver| over steps, prompts and queries",
     "steps": "steps after which a prompt's RMSE to closed-form KRR stays below a level",
@@ -78,9 +77,9 @@ def measure_blocks(k: int, name: str, steps: int, scale: Scale, out: Collector) 
     setting, solver = Setting(k), SOLVERS[name]
     prompt = setting.draw(out.prompts, out.seed)
     exact = krr(prompt, ridge=RIDGE, kernel=setting.kernel)
-    runs = {"solver": setting.solved(solver, prompt, steps, setting.with_sink).predictions}
+    runs = {"solver": setting.solved(solver, prompt, steps, setting.certain).predictions}
     for width in scale.blocks_widths:
-        model = setting.relu(solver, steps, width, setting.with_sink)
+        model = setting.relu(solver, steps, width, setting.certain)
         method = f"model, width {width}"
         runs[method] = predictions(model, prompt)
         extra = model.transformer.config.n_layers - steps
@@ -104,22 +103,21 @@ class Floors:
     """One column per width."""
 
     values: Tensor
-    worst: list[float]
-    """The largest |model − solver| over queries ÷ the certified error of the model."""
+    worst: list[float | None]
+    """The largest |model − solver| over queries ÷ the certified error of the model, if it has one."""
 
 
 def run_floors(k: int, max_target: float, name: str, scale: Scale, out: Collector) -> Floors:
     setting, solver, steps = Setting(k), SOLVERS[name], scale.floor_steps
     prompt = setting.draw(out.prompts, out.seed)
-    target = setting.solved(solver, prompt, steps, setting.with_sink).final
-    values, worst = [], []
+    target = setting.solved(solver, prompt, steps, setting.certain).final
+    values, worst = [], list[float | None]()
     for width in scale.widths:
-        model = setting.relu(solver, steps, width, setting.with_sink, max_target)
+        model = setting.relu(solver, steps, width, setting.certain, max_target)
         found = predictions(model, prompt)[-1]
         values.append(rmse(found, target))
         promised = model.certificate.absolute_error
-        assert promised is not None
-        worst.append(float((found - target).abs().max()) / promised)
+        worst.append(float((found - target).abs().max()) / promised if promised else None)
     return Floors(torch.stack(values, dim=1), worst)
 
 
@@ -130,7 +128,9 @@ def report_floors(
     for i, width in enumerate(scale.widths):
         where: dict[str, float | str] = {"supports": k, "width": width, "solver": name}
         out.add("floor", which, floors.values[:, i], control, **where)
-        out.exact("largest ÷ promised", which, floors.worst[i], **where)
+        share = floors.worst[i]
+        if share is not None:
+            out.exact("largest ÷ promised", which, share, **where)
     x = torch.tensor(scale.widths, dtype=torch.float64).log()
     fitted = estimate_of(floors.values, lambda means: slope(x, means.log()), out.seed)
     out.add("floor slope", which, fitted, control, supports=k, solver=name)
@@ -149,8 +149,8 @@ def measure_widths(k: int, scale: Scale, out: Collector) -> dict[str, Floors]:
 
 
 def ranges(k: int, scale: Scale) -> dict[str, float]:
-    """max_target; in the control so that the MLP's range Y(1 + 2√k) is that of the most supports."""
-    widened = TARGET * (1 + 2 * sqrt(max(scale.supports))) / (1 + 2 * sqrt(k))
+    """max_target; in the control so that the MLP's range Y(1 + 2.2√k) is that of the most supports."""
+    widened = TARGET * (1 + 2.2 * sqrt(max(scale.supports))) / (1 + 2.2 * sqrt(k))
     return {"certified range": TARGET, "same range": widened}
 
 
@@ -187,17 +187,11 @@ def measure_width_needed(which: str, floors: list[Floors], scale: Scale, out: Co
     out.add("width exponent", which, exponent, control)
 
 
-def measure_sink(scale: Scale, out: Collector) -> None:
-    """Does the state of the sink, which should stay 0, stay small?"""
-    k, width, steps = max(scale.blocks_supports), 256, scale.sink_steps
+def measure_gated(scale: Scale, out: Collector) -> None:
+    """With exact products a model is the solver, step by step."""
+    k, steps = max(scale.blocks_supports), scale.gated_steps
     setting, solver = Setting(k), SOLVERS["chebyshev"]
     prompt = setting.draw(out.prompts, out.seed)
-    for tuning, interval in (("certain", setting.certain), ("with sink", setting.with_sink)):
-        model = setting.relu(solver, steps, width, interval)
-        run = setting.solved(solver, prompt, steps, interval).predictions
-        apart = rmse(predictions(model, prompt), run)
-        for step in shown_steps(steps):
-            out.add("sink", tuning, apart[step], True, supports=k, width=width, step=step)
     gated = setting.compiled(solver, steps, setting.certain, mlp="reglu")
     run = setting.solved(solver, prompt, steps, setting.certain).predictions
     apart = (predictions(gated, prompt) - run).abs().max()
@@ -213,8 +207,8 @@ def steps_to(errors: Tensor, level: float) -> Tensor:
 
 def tunings(setting: Setting, own: Interval, name: str) -> dict[str, Interval]:
     found = {"prompts": own, "certain": setting.certain}
-    if name == "richardson":  # η = 2/(lo + hi) = 1/hi, a step that never overshoots
-        found["safe step"] = (setting.certain[1], setting.certain[1])
+    if name == "richardson":  # η = 2/(lo + hi) = 1, which takes row averages as they are
+        found["unit step"] = (1.0, 1.0)
     return found
 
 
@@ -249,16 +243,16 @@ def measure_constants(case: tuple[int, int, float], out: Collector) -> None:
             reached[name, tuning] = found
             at: dict[str, float | str] = where | {"solver": name}
             for level, column in zip(LEVELS, found.T, strict=True):
-                out.add("steps", tuning, column, tuning == "safe step", **at, level=level)
+                out.add("steps", tuning, column, tuning == "unit step", **at, level=level)
             add_fits(out, tuning, found, condition, x, at)
     to = LEVELS.index(TOLERANCE)
-    chebyshev = {"prompts": "prompts", "certain": "certain", "safe step": "prompts"}
+    chebyshev = {"prompts": "prompts", "certain": "certain", "unit step": "prompts"}
     for tuning, other in chebyshev.items():
         both = torch.stack(
             [reached["richardson", tuning][:, to], reached["chebyshev", other][:, to]], dim=1
         )
         ratio = estimate_of(both, lambda means: means[:, 0] / means[:, 1], out.seed)
-        out.add("ratio", tuning, ratio, tuning == "safe step", **where)
+        out.add("ratio", tuning, ratio, tuning == "unit step", **where)
     add_amplification(out, setting, prompt, sums, own, where)
 
 
@@ -273,7 +267,7 @@ def add_fits(
         "hidden factor": lambda m: slope(x, m[:, :-1]) / m[:, -1],
         "hidden factor, √": lambda m: slope(x, m[:, :-1]) / m[:, -1].sqrt(),
     }.items():
-        out.add(measure, tuning, estimate_of(both, of, out.seed), tuning == "safe step", **at)
+        out.add(measure, tuning, estimate_of(both, of, out.seed), tuning == "unit step", **at)
 
 
 def add_amplification(
@@ -289,8 +283,9 @@ def add_amplification(
     out.add("amplification", "constant error", worst, **where)
     steps = 48
     chosen: Solver = SOLVERS["chebyshev"]
-    for method, within in (("domain", setting.certain), ("prompts", own)):
-        bound = amplification(chosen, steps=steps, tuned=setting.with_sink, spectrum=within)
+    top = 1 - (1 - RIDGE) / (setting.supports + 1)  # no row of D⁻¹A sums to more
+    for method, within in (("domain", (setting.certain[0], top)), ("prompts", own)):
+        bound = amplification(chosen, steps=steps, tuned=setting.certain, spectrum=within)
         out.exact("amplification bound", method, bound, **where)
 
 
@@ -303,7 +298,7 @@ class GaussianStudy(Study):
         scale = scale_for(prompts)
         parts = {
             name: Collector(prompts, seed, {"part": name})
-            for name in ("blocks", "width", "sink", "constants")
+            for name in ("blocks", "width", "constants")
         }
         floors: list[dict[str, Floors]] = []
         jobs: list[Callable[[], object]] = [
@@ -312,7 +307,7 @@ class GaussianStudy(Study):
                 for k in scale.blocks_supports
                 for name, steps in scale.blocks_steps
             ),
-            partial(measure_sink, scale, parts["sink"]),
+            partial(measure_gated, scale, parts["blocks"]),
             partial(measure_other_solver, scale, parts["width"]),
             *(partial(measure_constants, case, parts["constants"]) for case in scale.constants),
             *(

@@ -40,7 +40,7 @@ class Scale:
         (32, 2, 0.5), (64, 2, 0.5), (128, 2, 0.5), (64, 5, 1.0),
     )  # fmt: skip
     """Supports, features and lengthscale."""
-    sink_steps: int = 120
+    gated_steps: int = 120
 
 
 QUICK = Scale(
@@ -51,7 +51,7 @@ QUICK = Scale(
     blocks_widths=(64, 256),
     blocks_steps=(("chebyshev", 60), ("richardson", 60)),
     constants=((32, 2, 0.5), (32, 5, 1.0)),
-    sink_steps=90,
+    gated_steps=90,
 )
 """For fewer than 8 prompts, whose intervals would not be worth more."""
 
@@ -81,11 +81,6 @@ class Setting:
     def certain(self) -> Interval:
         """Where the eigenvalues of D⁻¹A lie for every prompt of the domain."""
         return certified_interval("row-sum", RIDGE, self.supports, (2.0, self.supports + 1.0))
-
-    @property
-    def with_sink(self) -> Interval:
-        """The certain interval, and 1 + λ, which is the sink's own: it reads only itself, with w = 1."""
-        return self.certain[0], 1 + RIDGE
 
     def draw(self, prompts: int, seed: int) -> Prompt:
         generator = torch.Generator().manual_seed(seed)
