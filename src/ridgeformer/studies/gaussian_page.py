@@ -112,8 +112,8 @@ def floor_section(findings: Findings) -> Section:
         "The floor is the RMSE between the model's prediction and that of the solver with the same "
         f"coefficients, after {s['floor steps']} steps of both. Interpolating squares with hinges h apart costs h²/4, so the slope should be −2: of "
         f"{len(slopes)} fitted slopes, {inside} have their whole interval within −2 ± 0.2. "
-        f"Richardson's floor is {low:.2f} to {high:.2f} times Chebyshev's, by width: it is nearly that "
-        "of the fixed point, whatever leads there. The last column is the largest error of any query, at any width, as a share of what the model "
+        f"Richardson's floor is {low:.2f} to {high:.2f} times Chebyshev's, by width: its "
+        "iterates have a smaller bound, so that the MLP multiplies over a narrower range. The last column is the largest error of any query, at any width, as a share of what the model "
         "promises for its whole domain (the narrowest promise nothing). The control rows are explained below."
     )
     figure = line_figure(
