@@ -114,16 +114,18 @@ def test_help_does_not_import_anything_heavy():
     [
         (["cgg", *COMPILE], ["did you mean cg?"]),
         (["newton", *COMPILE], ["newton cannot be compiled", "nearest solver that compiles is cg"]),
-        (["nadaraya-watson", *COMPILE], ["softmax attention"]),
+        (["nadaraya-watson", *COMPILE], ["use --attention softmax"]),
         (["gd", *COMPILE, "--precondition", "jacobi"], ["nearest is richardson"]),
         (["cg", *COMPILE, "--precondition", "jacobi"], ["use --mlp reglu"]),
         (["cg", *COMPILE, "--ridge", "0"], ["ridge must be positive"]),
         (["cg", *COMPILE, "--ridge", "nan"], ["ridge must be positive"]),
         (["cg", *COMPILE, "--max-eigenvalue", "-1"], ["must be positive"]),
         (["cg", *COMPILE, "--steps", "0"], ["--steps must be at least 1"]),
-        (["cg", *COMPILE, "--attention", "softmax"], ["nearest possible combination"]),
+        (["cg", *COMPILE, "--attention", "softmax"], ["--max-eigenvalue means nothing"]),
         (["cg", *COMPILE, "--mlp", "gelu"], ["gelu"]),
-        (["cg", "--features", "3"], ["Missing option"]),
+        (["cg"], ["Missing option"]),
+        (["cg", "--features", "3"], ["--steps is needed"]),
+        (["cg", "--features", "3", "--steps", "2"], ["--max-eigenvalue is needed"]),
     ],
 )
 def test_impossible_compilations(tmp_path, arguments, words):
