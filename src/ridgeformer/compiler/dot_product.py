@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeformer.compiler.arithmetic import Sum
-from ridgeformer.compiler.schedule import Cell, Form, Output, piece, scaled, whole
+from ridgeformer.compiler.schedule import Cell, Form, Output, form_key, piece, scaled, whole
 from ridgeformer.compiler.softmax import RowSum, SoftmaxLowering
 from ridgeformer.program.ops import Diagonal, Op
 
@@ -41,7 +41,7 @@ class DotProductLowering(SoftmaxLowering):
 
     def derivative(self, v: Form, name: str) -> Cell:
         """g′(0), by 2h heads that write to the same channels."""
-        key = ("derivative", tuple((p.coefficient, id(p.cell)) for p in v))
+        key = ("derivative", form_key(v))
         if key in self.fits:
             return self.fits[key]
         s, phi = self.s, whole(self.phi)
@@ -58,7 +58,7 @@ class DotProductLowering(SoftmaxLowering):
         return out
 
     def kept_mean(self, v: Form) -> Cell:
-        key = ("mean", tuple((p.coefficient, id(p.cell)) for p in v))
+        key = ("mean", form_key(v))
         if key not in self.fits:
             self.fits[key] = self.mean(v, "mean")
         return self.fits[key]
