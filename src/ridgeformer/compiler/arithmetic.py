@@ -160,12 +160,8 @@ class TokenArithmetic(Lowering):
         """1/x in one cell."""
         z, factor = self.inverse(x, lo, hi, name, not_before=not_before)
         # z·(1 + d·e + f·e²), with the small terms apart from z, whose range they do not share
-        rest = tuple(part for part in factor if part.cell not in self.flags)
+        rest = tuple(part for part in factor if not part.cell.flag)
         products = [(part.coefficient, z, whole(part.cell)) for part in rest]
         out = self.multiplier.store(self.s, x[0].width, z, products, name)
         self.multiplier.know(out, 0.98 / hi, 1.02 / lo)
         return out
-
-    @property
-    def flags(self) -> tuple[Cell, ...]:
-        return (self.s.support, self.s.one, self.s.query)

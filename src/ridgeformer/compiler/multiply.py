@@ -137,7 +137,8 @@ class SquareMultiplier(Multiplier):
     def range_of(self, form: Form) -> tuple[float, float]:
         lo = hi = 0.0
         for part in form:
-            ends = [part.coefficient * end for end in self.ranges.get(part.cell, (0.0, 1.0))]
+            known = (0.0, 1.0) if part.cell.flag else self.ranges[part.cell]
+            ends = [part.coefficient * end for end in known]
             lo, hi = lo + min(ends), hi + max(ends)
         return lo, hi
 

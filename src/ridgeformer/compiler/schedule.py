@@ -38,6 +38,8 @@ class Cell:
     """Kept to the end, for whoever reads the model."""
     dirty: bool = False
     """Not zero at the query tokens."""
+    flag: bool = False
+    """Says what kind of token this is: 1 there, 0 elsewhere."""
     columns: list[int] = field(default_factory=list)
 
     @property
@@ -195,9 +197,11 @@ class Schedule:
     writes: list[MLPWrite] = field(default_factory=list)
     copies: list[tuple[Cell, Form]] = field(default_factory=list)
     """Linear terms of cells that attention writes: taken over in place, or copied by a head."""
-    one: Cell = field(default_factory=lambda: Cell("is_aggregator", "aggregator", 1, START))
-    support: Cell = field(default_factory=lambda: Cell("is_support", "data", 1, START))
-    query: Cell = field(default_factory=lambda: Cell("is_query", "data", 1, START))
+    one: Cell = field(
+        default_factory=lambda: Cell("is_aggregator", "aggregator", 1, START, flag=True)
+    )
+    support: Cell = field(default_factory=lambda: Cell("is_support", "data", 1, START, flag=True))
+    query: Cell = field(default_factory=lambda: Cell("is_query", "data", 1, START, flag=True))
 
     def new(self, name: str, place: Place, width: int, written: int) -> Cell:
         cell = Cell(name, place, width, written)
