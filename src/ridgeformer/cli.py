@@ -291,6 +291,24 @@ def study(
     run_study(find_study(STUDIES, name), out or Path("results") / name, seed, prompts)
 
 
+@command
+def verify(
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer prompts and steps.")] = False,
+    only: Annotated[str | None, typer.Option(help="One theorem, by name.", metavar="NAME")] = None,
+    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("results/verify"),
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+) -> None:
+    """Measure every theorem as measured/bound, and draw it; exit 1 if one does not hold."""
+    from ridgeformer.verification import THEOREMS, chosen
+    from ridgeformer.verification import verify as run
+
+    verdicts = run(chosen(THEOREMS, only), out, seed=seed, fast=fast)
+    failed = [v.theorem.name for v in verdicts if not v.holds]
+    if failed:
+        typer.echo(f"Does not hold: {', '.join(failed)}.", err=True)
+        raise typer.Exit(1)
+
+
 def version(show: bool) -> None:
     if show:
         typer.echo(f"ridgeformer {__version__}")

@@ -1,0 +1,22 @@
+"""Theorems and their measurements, one family per file. `ridgeformer verify` runs them all."""
+
+from ridgeformer.verification.base import Outcome, Theorem, Verdict
+from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
+from ridgeformer.verification.run import chosen, verify
+from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts
+from ridgeformer.verification.structure import Masking, Sizes
+
+THEOREMS: dict[str, Theorem] = {
+    theorem.name: theorem
+    for theorem in (
+        CGRate(),
+        FixedRates(),
+        ChebyshevWorstMode(),
+        Sizes(),
+        Masking(),
+        InterpolatedProducts(),
+        DotProducts(),
+    )
+}
+
+__all__ = ["THEOREMS", "Outcome", "Theorem", "Verdict", "chosen", "verify"]

@@ -1,0 +1,105 @@
+"""What is verified: theorems with explicit constants, each measured as measured/bound."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+ROUND_OFF = 1e-9
+"""How far measured/bound may exceed 1: round-off in bounds that are attained."""
+
+
+EQUAL = 1e-8
+"""How far measured/predicted may be from 1 where the theorem is an equality."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve of the figure: the worst case at each x."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    bound: bool = False
+
+
+@dataclass(frozen=True)
+class Axes:
+    x: str
+    y: str
+    log_x: bool = False
+    log_y: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was measured for one theorem."""
+
+    settings: str
+    ratios: np.ndarray
+    """measured/bound of every case, flat; finite."""
+    lines: Sequence[Line]
+    axes: Axes
+
+    @property
+    def worst(self) -> float:
+        return float(self.ratios.max())
+
+    @property
+    def median(self) -> float:
+        return float(np.median(self.ratios))
+
+
+class Theorem(ABC):
+    """A statement and its measurement. A violated bound is a finding about the statement."""
+
+    name: str
+    title: str
+    statement: str
+    """With its constants, as HTML."""
+    see: str
+    """One sentence: what the figure shows."""
+    attained: float = 0.1
+    """The least measured/bound that some case must reach, or the bound would be vacuous."""
+    equality: bool = False
+    """Whether every case must reach it, up to EQUAL."""
+
+    @abstractmethod
+    def measure(self, seed: int, fast: bool) -> Outcome: ...
+
+
+@dataclass(frozen=True)
+class Verdict:
+    theorem: Theorem
+    outcome: Outcome
+
+    @property
+    def violated(self) -> bool:
+        if self.theorem.equality:
+            return not np.abs(self.outcome.ratios - 1).max() <= EQUAL
+        return not self.outcome.worst <= 1 + ROUND_OFF
+
+    @property
+    def vacuous(self) -> bool:
+        return self.outcome.worst < self.theorem.attained
+
+    @property
+    def holds(self) -> bool:
+        return not (self.violated or self.vacuous)
+
+    @property
+    def word(self) -> str:
+        if self.violated:
+            return "VIOLATED"
+        return "vacuous" if self.vacuous else "holds"
+
+
+def ratios(measured: np.ndarray, bound: np.ndarray, floor: float) -> np.ndarray:
+    """measured/bound wherever the bound is above what round-off alone may cost."""
+    measured, bound = np.broadcast_arrays(np.asarray(measured), np.asarray(bound))
+    above = bound > floor
+    found: np.ndarray = (measured[above] / bound[above]).ravel()
+    return found
