@@ -99,8 +99,10 @@ def figure(outcome: Outcome) -> Any:
     names = [line.name for line in outcome.lines if not line.bound]
     drawn = []
     for line in outcome.lines:
-        owner = next((n for n in names if line.name.startswith(n)), None)
-        color = COLORS[names.index(owner) % len(COLORS)] if owner else "#8a93a3"
+        # "a, bound" is drawn in the colour of "a", the longest name that it begins with.
+        owners = [n for n in names if f"{line.name},".startswith(f"{n},")]
+        owner = names.index(max(owners, key=len)) if owners else len(names)
+        color = COLORS[owner % len(COLORS)]
         drawn.append(
             Drawn(
                 line.name,
