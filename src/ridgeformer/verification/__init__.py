@@ -3,7 +3,7 @@
 from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.run import chosen, verify
-from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts
+from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
 from ridgeformer.verification.structure import Masking, Sizes
 
 THEOREMS: dict[str, Theorem] = {
@@ -16,6 +16,7 @@ THEOREMS: dict[str, Theorem] = {
         Masking(),
         InterpolatedProducts(),
         DotProducts(),
+        SmootherLimits(),
     )
 }
 

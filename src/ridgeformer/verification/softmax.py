@@ -7,9 +7,15 @@ import torch
 
 from ridgeformer.compiler import compile
 from ridgeformer.compiler.domain import Domain
-from ridgeformer.kernels import Gaussian, Linear
+from ridgeformer.kernels import Exponential, Gaussian, Linear
 from ridgeformer.readout import trajectory
-from ridgeformer.solvers import GradientDescent, Richardson, certified_interval, solve
+from ridgeformer.solvers import (
+    GradientDescent,
+    NadarayaWatson,
+    Richardson,
+    certified_interval,
+    solve,
+)
 from ridgeformer.tasks import Prompt
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem, ratios
 
@@ -123,4 +129,64 @@ class DotProducts(Theorem):
             lines.append(Line(f"{heads} heads, bound", scales.tolist(), bound, bound=True))
         settings = f"2 to 8 heads, {len(scales)} scales, {prompts} prompts of {k} supports"
         axes = Axes("largest logit x", "relative error of a mat-vec", log_x=True)
+        return Outcome(settings, np.concatenate(found), lines, axes)
+
+
+class SmootherLimits(Theorem):
+    name = "temperature"
+    title = "One head is a mean when hot and a nearest neighbour when cold"
+    statement = (
+        "For the Nadaraya–Watson smoother with |φ| ≤ R: |f − ȳ| ≤ tanh(R²/2τ)·(max y − min y), "
+        "and |f − y<sub>j</sub>| ≤ (k − 1)e<sup>−g/τ</sup>·max|y<sub>i</sub> − y<sub>j</sub>|, where j has the "
+        "largest ⟨φ<sub>j</sub>, φ(x)⟩ and g is its lead over the next. A head that is only a mean or only "
+        "a neighbour cannot be ridge regression, whatever λ."
+    )
+    see = "Distance of a compiled head from the mean (hot) and from its nearest neighbour (cold), under bounds."
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        k, p, radius, prompts = 16, 3, 1.0, 16 if fast else 200
+        generator = torch.Generator().manual_seed(seed)
+        phi, query = ball(generator, radius, prompts, k, p), ball(generator, radius, prompts, 8, p)
+        y = torch.randn(prompts, k, 1, generator=generator, dtype=torch.float64)
+        # The worst case: half of the supports at the query, half opposite to it, targets to match.
+        pole = torch.tensor([radius, 0.0, 0.0], dtype=torch.float64)
+        side = torch.ones(k, 1, dtype=torch.float64)
+        side[k // 2 :] = -1
+        phi[: prompts // 4], query[: prompts // 4, 0], y[: prompts // 4] = side * pole, pole, side
+        prompt = Prompt(phi, y, query)
+        mean = y.mean(1, keepdim=True)
+        scores, order = (query @ phi.mT).sort(-1, descending=True)
+        nearest = torch.take_along_dim(y, order[..., :1], dim=1)
+        lead = scores[..., :1] - scores[..., 1:2]
+        spread_mean = y.amax(1, keepdim=True) - y.amin(1, keepdim=True)
+        spread_near = (y.mT - nearest).abs().amax(-1, keepdim=True)
+        temperatures = np.geomspace(1e-3, 1e3, 7 if fast else 25)
+        found = []
+        hot: list[float] = []
+        cold: list[float] = []
+        for temperature in temperatures:
+            model = compile(
+                NadarayaWatson(),
+                features=p,
+                kernel=Exponential(float(temperature)),
+                attention="softmax",
+            )
+            f = model.predict(prompt)
+            bounds = (
+                (f - mean, np.tanh(radius**2 / temperature / 2) * spread_mean),
+                (f - nearest, (k - 1) * (-lead / temperature).exp() * spread_near),
+            )
+            for (apart, bound), line in zip(bounds, (hot, cold), strict=True):
+                found.append(ratios(apart.abs().numpy(), bound.numpy(), 1e-9))
+                line.append(float(apart.abs().max()))
+        lines = [
+            Line("from the mean", temperatures.tolist(), hot),
+            Line(
+                "from the nearest neighbour",
+                temperatures.tolist(),
+                np.maximum(cold, 1e-17).tolist(),
+            ),
+        ]
+        settings = f"{len(temperatures)} temperatures, {prompts} prompts of {k} supports"
+        axes = Axes("temperature τ", "largest distance", log_x=True)
         return Outcome(settings, np.concatenate(found), lines, axes)
