@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 import pytest
 
+from ridgeformer.solvers import EagerMachine
 from ridgeformer.verification import THEOREMS, Verdict, verify
 from ridgeformer.verification import depth as depth_checks
 from ridgeformer.verification import softmax as softmax_checks
@@ -105,4 +106,37 @@ def test_a_wrong_chebyshev_start_is_noticed(monkeypatch):
 
     monkeypatch.setattr(Chebyshev, "step", wrong)
     theorem = THEOREMS["chebyshev-worst-mode"]
+    assert not Verdict(theorem, theorem.measure(0, True)).holds
+
+
+def test_a_wrong_beta_in_cg_is_noticed(monkeypatch):
+    from ridgeformer.solvers.conjugate_gradient import ConjugateGradient
+
+    right = ConjugateGradient.step
+
+    def wrong(self, m, s, t):
+        slip = 1.01 if isinstance(m, EagerMachine) else 1.0
+        return right(self, m, s._replace(inverse_rho=slip * s.inverse_rho), t)
+
+    monkeypatch.setattr(ConjugateGradient, "step", wrong)
+    theorem = THEOREMS["finite-termination"]
+    assert not Verdict(theorem, theorem.measure(0, True)).holds
+
+
+@pytest.mark.parametrize(
+    ("attribute", "wrong"),
+    [
+        ("push", 3.0),  # queries read themselves a little
+        ("row_sums", (2.0, 3.0)),  # reciprocals beyond the end of their table
+    ],
+)
+def test_a_wrong_construction_is_noticed(monkeypatch, attribute, wrong):
+    from ridgeformer.compiler import softmax_plan
+    from ridgeformer.compiler.softmax import SoftmaxLowering
+
+    def build(**options):
+        return SoftmaxLowering(**(options | {attribute: wrong}))
+
+    monkeypatch.setattr(softmax_plan, "SoftmaxLowering", build)
+    theorem = THEOREMS["compiled-is-solver"]
     assert not Verdict(theorem, theorem.measure(0, True)).holds

@@ -2,6 +2,7 @@
 
 from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
+from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
 from ridgeformer.verification.run import chosen, verify
 from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
 from ridgeformer.verification.structure import Masking, Sizes
@@ -12,6 +13,8 @@ THEOREMS: dict[str, Theorem] = {
         CGRate(),
         FixedRates(),
         ChebyshevWorstMode(),
+        FiniteTermination(),
+        CompiledIsSolver(),
         Sizes(),
         Masking(),
         InterpolatedProducts(),

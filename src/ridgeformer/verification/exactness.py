@@ -1,0 +1,136 @@
+"""Equalities up to round-off: CG terminates, and compiled models are their solvers."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import Tensor
+
+from ridgeformer.compiler import compile
+from ridgeformer.compiler.catalogue import FEATURES, MAX_NORM, MAX_SUPPORTS, RIDGE, Entry
+from ridgeformer.compiler.domain import Domain
+from ridgeformer.readout import trajectory
+from ridgeformer.solvers import (
+    ConjugateGradient,
+    certified_interval,
+    krr,
+    make_solver,
+    solve,
+)
+from ridgeformer.tasks import PrescribedSpectrum, Prompt
+from ridgeformer.verification.base import Axes, Line, Outcome, Theorem, ratios
+
+
+class FiniteTermination(Theorem):
+    name = "finite-termination"
+    title = "CG is exact after rank K + 1 steps"
+    statement = (
+        "f_t = f* for t ≥ rank K + 1 in exact arithmetic, since A then has at most rank K + 1 distinct "
+        "eigenvalues; in float64 up to 1e-8·max|f*|, for κ = 20."
+    )
+    see = "The error falls to round-off at step p + 1, for the numerics and for the compiled model."
+    attained = 0.0
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        prompts = 16 if fast else 128
+        found, lines = [], []
+        for p in (2, 4, 6):
+            task = PrescribedSpectrum(features=p, supports=16, condition=20)
+            prompt, steps = task.draw(prompts, seed), p + 2
+            model = compile(
+                ConjugateGradient(),
+                features=p,
+                steps=steps,
+                ridge=1.0,
+                max_eigenvalue=task.max_eigenvalue,
+            )
+            exact = krr(prompt, ridge=1.0)
+            for name, run in (
+                ("numerics", solve(ConjugateGradient(), prompt, steps=steps, ridge=1.0)),
+                ("compiled", trajectory(model, prompt)),
+            ):
+                error = (run.predictions - exact).abs().numpy() / float(exact.abs().max())
+                found.append(ratios(error[p + 1 :], np.array(1e-8), 0.0))
+                worst = np.maximum(error.reshape(steps + 1, -1).max(1), 1e-17)
+                lines.append(Line(f"{name}, rank {p}", list(range(steps + 1)), worst.tolist()))
+        settings = f"rank 2, 4, 6, {prompts} prompts of 16 supports"
+        axes = Axes("step", "|f_t − f*| / max|f*|")
+        return Outcome(settings, np.concatenate(found), lines, axes)
+
+
+MODELS = (
+    Entry("cg", "none", "linear", "linear", "relu", False),
+    Entry("cg", "jacobi", "linear", "linear", "reglu", False),
+    Entry("chebyshev", "none", "linear", "linear", "relu", False),
+    Entry("heavy-ball", "none", "linear", "linear", "relu", False),
+    Entry("cg", "none", "polynomial, degree 2", "linear", "reglu", False),
+    Entry("cg", "none", "exponential", "softmax", "reglu", False),
+    Entry("cg", "row-sum", "gaussian", "softmax", "reglu", False),
+    Entry("chebyshev", "row-sum", "gaussian", "softmax", "relu", False),
+    Entry("gd", "none", "exponential", "softmax", "relu", False),
+    Entry("nadaraya-watson", "none", "exponential", "softmax", "relu", False),
+)
+
+
+class CompiledIsSolver(Theorem):
+    name = "compiled-is-solver"
+    title = "A compiled transformer is its solver, at every step"
+    statement = (
+        "Inside its domain the predictions that a compiled model holds after each step differ from the "
+        "solver's by at most what its certificate says: 1e-9 of the largest prediction where products "
+        "are exact, the certified tolerance where they are interpolated."
+    )
+    see = "Largest difference per step; interpolated products settle far below their certificate."
+    attained = 0.0
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        steps, prompts = 4, 8 if fast else 64
+        found, lines = [], []
+        for entry in MODELS:
+            model = entry.compile(steps=steps)
+            certificate, kernel = model.certificate, entry.options()["kernel"]
+            prompt = inside(prompts, seed)
+            domain = Domain(kernel, MAX_NORM, MAX_SUPPORTS)
+            interval = None
+            if entry.solver not in ("cg", "nadaraya-watson"):
+                sums = domain.row_sums if entry.attention == "softmax" else None
+                interval = certified_interval(
+                    entry.precondition,  # type: ignore[arg-type]
+                    RIDGE, certificate.max_eigenvalue, sums,
+                )  # fmt: skip
+            solver = make_solver(entry.solver, entry.precondition)
+            reference = solve(
+                solver,
+                prompt,
+                steps=certificate.steps,
+                ridge=RIDGE,
+                kernel=kernel,
+                interval=interval,
+            )
+            ours = trajectory(model, prompt)
+            apart = (ours.predictions - reference.predictions).abs().numpy()
+            largest = float(reference.predictions.abs().max())
+            promise = certificate.absolute_error
+            if promise is None:
+                assert certificate.relative_error is not None
+                promise = certificate.relative_error * largest
+            found.append(ratios(apart, np.array(promise), 0.0))
+            worst = np.maximum(apart.reshape(len(apart), -1).max(1), 1e-17)
+            lines.append(Line(entry.label, list(range(len(worst))), worst.tolist()))
+        settings = (
+            f"{len(MODELS)} models, {prompts} prompts of {MAX_SUPPORTS} supports, {steps} steps"
+        )
+        axes = Axes("step", "|model − solver|")
+        return Outcome(settings, np.concatenate(found), lines, axes)
+
+
+def inside(prompts: int, seed: int) -> Prompt:
+    """A prompt inside the catalogue's domain."""
+    drawn = PrescribedSpectrum(features=FEATURES, supports=MAX_SUPPORTS, condition=10).draw(
+        prompts, seed
+    )
+
+    def shrunk(x: Tensor) -> Tensor:
+        norms: Tensor = x.norm(dim=-1, keepdim=True)
+        return x * (MAX_NORM / norms).clamp(max=1.0)
+
+    return Prompt(shrunk(drawn.phi), drawn.y.clamp(-2, 2), shrunk(drawn.phi_query))
