@@ -33,9 +33,9 @@ TASK = PrescribedSpectrum(features=4, supports=12, condition=20)
 EXACT = 1e-8
 
 
-def linear(name, ridge=1.0, steps=4, **options):
+def linear(name, precondition="none", *, ridge=1.0, steps=4, **options):
     return compile(
-        make_solver(name), features=4, steps=steps, ridge=ridge, max_eigenvalue=TASK.max_eigenvalue,
+        make_solver(name, precondition), features=4, steps=steps, ridge=ridge, max_eigenvalue=TASK.max_eigenvalue,
         **options,
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ def sphere(batch, seed):
 MODELS = {
     "cg": lambda: (linear("cg"), TASK.draw(8, seed=0)),
     "cg, gated": lambda: (linear("cg", mlp="reglu"), TASK.draw(8, seed=0)),
+    "cg, jacobi": lambda: (linear("cg", "jacobi", mlp="reglu"), TASK.draw(8, seed=0)),
     "heavy ball": lambda: (linear("heavy-ball"), TASK.draw(8, seed=0)),
     "gradient descent": lambda: (linear("gd"), TASK.draw(8, seed=0)),
     "chebyshev": lambda: (linear("chebyshev"), TASK.draw(8, seed=0)),
@@ -138,6 +139,14 @@ def test_without_reductions_cg_stands_still(mlp):
         assert found.state_apart[2] > 0.1
 
 
+def test_one_reduction_left_in_place_is_noticed(monkeypatch):
+    all_heads = ablation_module.heads_that
+    monkeypatch.setattr(ablation_module, "heads_that", lambda m, **kinds: all_heads(m, **kinds)[1:])
+    found = ablate_aggregator(linear("cg", mlp="reglu"), TASK.draw(8, seed=0), "reductions")
+    assert found.state_apart[0] > 0.9
+    assert found.largest_alpha > 0
+
+
 def test_without_the_aggregator_nothing_is_sent():
     found = ablate_aggregator(linear("cg"), TASK.draw(8, seed=0), "all")
     assert found.largest_alpha == found.largest_prediction == 0
@@ -167,6 +176,13 @@ def test_another_ridge_in_the_weights_is_another_ridge(name, options):
     assert found.slope_cosine > 1 - 1e-6
     if name == "cg":  # in p·Ap and in r − γAp of each step; the last step needs no residual
         assert len(found.weights) == 2 * 6 - 1
+
+
+def test_behind_softmax_the_ridge_is_one_weight_a_step():
+    found = change_ridge(softmax("cg", steps=6), softmax("cg", steps=6, ridge=0.6), sphere(8, 0))
+    assert found.prediction_apart < EXACT
+    assert found.unchanged_apart > 1e-2
+    assert len(found.weights) == 6
 
 
 def test_a_changed_ridge_gives_the_closed_form():

@@ -35,7 +35,8 @@ class RidgeChange:
     unchanged_apart: float
     """The control: to the solver at the old ridge."""
     slope_apart: float
-    """Of (f(λ') − f(λ))/(λ' − λ) to −k(x)ᵀA⁻²y, which is of the order of λ' − λ."""
+    """Of (f(λ') − f(λ))/(λ' − λ) to −k(x)ᵀA⁻²y, which is of the order of λ' − λ once the
+    solver has converged, and says nothing before."""
     slope_cosine: float
     """Over all prompts and queries: whether predictions move in the right direction."""
 
@@ -43,13 +44,14 @@ class RidgeChange:
 def ridge_entries(model: CompiledModel, twin: CompiledModel) -> dict[str, Tensor]:
     """By tensor, which entries are proportional to λ: of heads where heads read A p, else of MLPs.
 
-    Beside heads that read A p, an MLP's entries in proportion to λ are the ends of tables.
+    Beside heads that read A p, an MLP's entries in proportion to λ are the ends of tables, and so
+    are those of a gate. Chebyshev and heavy ball have no such entry: theirs is a sum, as in ω − ωηλ.
     """
     ratio = ridge_of(twin) / ridge_of(model)
     theirs = twin.transformer.state_dict()
     found = {}
     for name, weight in model.transformer.state_dict().items():
-        if ".W_" not in name or theirs[name].shape != weight.shape:
+        if not name.endswith(("W_Q", "W_K", "W_V", "W_in")) or theirs[name].shape != weight.shape:
             continue
         scaled = (theirs[name] - ratio * weight).abs() <= 1e-14 * weight.abs()
         if (scaled & (weight != 0)).any():
