@@ -279,7 +279,9 @@ def test_the_communication_table_says_what_heads_do():
     model, prompt = three_outputs()
     table = communication(model, prompt)
     assert all(row.outside == 0 for row in table)
-    assert sum(row.heads for row in table) == len(head_effects(model, prompt))
+    assert sum(row.heads for row in table) == sum(
+        len(layer["attention"]) for layer in model.sites["layers"]
+    )
     # Step 1 goes: supports → aggregator → supports → supports → aggregator → … → supports.
     data_first = [(row.layer, row.source, row.to) for row in table if row.layer in (0, 2, 3)]
     assert (0, "data", "aggregator") in data_first
