@@ -58,11 +58,11 @@ class Probe:
     name: str
     step: int
     found: Score
-    by_site: tuple[tuple[str, float], ...]
-    """The same at every site, in order, on the same held-out prompts."""
     embedding: Score
     random_weights: Score
     shuffled: Score
+    by_site: tuple[tuple[str, float], ...]
+    """What `found` is at every site, in order, on the same held-out prompts."""
 
 
 def vectors(model: CompiledModel, prompt: Prompt) -> dict[Target, Float[Tensor, "batch k"]]:
@@ -164,21 +164,10 @@ def agreement(said: Tensor, target: Tensor) -> Tensor:
     return torch.cosine_similarity(said, target, dim=-1)
 
 
-def held_out_scores(
-    sites: Sequence[Site], target: Tensor, fitted: int, chosen: int
-) -> tuple[tuple[str, float], ...]:
-    """By site, the score on the prompts from `chosen` on."""
-    goal = target[chosen:]
-    return tuple(
-        (site.name, float(agreement(fit(site, target, fitted)[chosen:], goal))) for site in sites
-    )
-
-
-def best(sites: Sequence[Site], target: Tensor, fitted: int, chosen: int, seed: int) -> Score:
-    """Fits on the prompts before `fitted`, chooses on those before `chosen`, scores on the rest."""
-    if not sites:  # the aggregator's embedding is the same in all prompts
+def best(said: Mapping[str, Tensor], target: Tensor, fitted: int, chosen: int, seed: int) -> Score:
+    """Of what probes at several sites say: the one that does best before `chosen`, scored after."""
+    if not said:  # the aggregator's embedding is the same in all prompts
         return Score("none", 0.0, 0.0, 0.0)
-    said = {site.name: fit(site, target, fitted) for site in sites}
     middle = slice(fitted, chosen)
     name = max(said, key=lambda n: float(agreement(said[n][middle], target[middle])))
     rest, goal = said[name][chosen:], target[chosen:]
@@ -200,9 +189,12 @@ def probe(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ..
     ours, others = streams(model.transformer, prompt), streams(control, prompt)
     order = torch.randperm(batch, generator=torch.Generator().manual_seed(seed))
 
-    def sites(found: Mapping[str, Tensor], tokens: slice) -> list[Site]:
-        made = [standardised(name, x[:, tokens], fitted) for name, x in found.items()]
+    def sites(stream: Mapping[str, Tensor], tokens: slice) -> list[Site]:
+        made = [standardised(name, x[:, tokens], fitted) for name, x in stream.items()]
         return [site for site in made if site is not None]
+
+    def fit_all(where: Sequence[Site], target: Tensor) -> dict[str, Tensor]:
+        return {site.name: fit(site, target, fitted) for site in where}
 
     probes = []
     for targets, tokens in (
@@ -212,15 +204,18 @@ def probe(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ..
         mine, random = sites(ours, tokens), sites(others, tokens)
         embedding = [site for site in mine if site.name == "embed"]
         for (name, step), target in targets.items():
-            probes.append(
-                Probe(
-                    name,
-                    step,
-                    best(mine, target, fitted, chosen, seed),
-                    held_out_scores(mine, target, fitted, chosen),
-                    best(embedding, target, fitted, chosen, seed),
-                    best(random, target, fitted, chosen, seed),
-                    best(mine, target[order], fitted, chosen, seed),
+            said, dealt = fit_all(mine, target), target[order]
+            by_site = [
+                (site, float(agreement(x[chosen:], target[chosen:]))) for site, x in said.items()
+            ]
+            found, plain, other, wrong = (
+                best(each, goal, fitted, chosen, seed)
+                for each, goal in (
+                    (said, target),
+                    (fit_all(embedding, target), target),
+                    (fit_all(random, target), target),
+                    (fit_all(mine, dealt), dealt),
                 )
             )
+            probes.append(Probe(name, step, found, plain, other, wrong, tuple(by_site)))
     return tuple(probes)
