@@ -1,0 +1,191 @@
+"""Silence a part of a compiled model: it must compute what its solver computes without that part.
+
+**Mat-vec heads.** In products that are silenced, A p is λ p. Where predictions come from depends on
+the construction, and so does what is left of them when a head is silenced at the queries too:
+
+    linear attention, CG       f grows with α by the same K p: that step's share of f is lost
+    fixed coefficients         the head that gives K α_t to the next step is f_t at the queries: f_t = 0
+    softmax attention, CG      f has a head of its own: f_t = k(x)ᵀα_t, whatever α_t has become
+
+Silenced at the supports only, every construction reads f_t = k(x)ᵀα_t.
+
+**Reductions** in CG. Without them ρ = 0. A table's value at 0 is its end, so 1/ρ̂ and 1/pᵀAp stay
+finite, but ρ̂ is held at 0: the step length is 0 and so is α, and β = ρ·(1/ρ̂) = 0. What remains is
+the change of unit: r_t = p_t = c_t(0)·r_{t−1}, a multiple of y. Without any head that reads from or
+writes to the aggregator nothing is sent to the supports at all, and r and p are 0 as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ridgeformer.analysis.reference import (
+    apart,
+    coefficients,
+    kernel_of,
+    program_of,
+    values_without_reductions,
+)
+from ridgeformer.compiler import CompiledModel
+from ridgeformer.readout import trajectory
+from ridgeformer.tasks import Prompt
+from ridgeformer.transformer import Edit, Record, ablate_head
+from ridgeformer.types import Refusal
+
+Place = Literal["everywhere", "supports"]
+HeadAt = tuple[int, int]
+"""A layer, and a head in it."""
+
+
+def heads_that(model: CompiledModel, *, reads: str, writes: str) -> list[HeadAt]:
+    """Heads that read from and write to such tokens."""
+    return [
+        (layer, head)
+        for layer, entry in enumerate(model.sites["layers"])
+        for head, what in enumerate(entry["attention"])
+        if what["from"] == reads and what["to"] == writes
+    ]
+
+
+def matvec_heads(model: CompiledModel) -> list[HeadAt]:
+    """Heads whose output is K times a vector of the recurrence, in the order of the steps."""
+    certificate = model.certificate
+    softmax = certificate.attention == "softmax"
+    if certificate.ridge is None or certificate.space != "dual":
+        raise Refusal("Only dual models of solvers have heads that multiply by K: compile one.")
+    if softmax and certificate.kernel["name"] == "linear":
+        raise Refusal(
+            "Behind softmax a dot product is spread over many heads: use --attention linear."
+        )
+    among = heads_that(model, reads="data", writes="everywhere" if softmax else "data")
+    labels = {at: model.sites["layers"][at[0]]["attention"][at[1]]["does"] for at in among}
+    by_step = [at for at in among if labels[at].startswith("K")]
+    return by_step or [at for at in among if labels[at] in ("f", "f/D")]
+
+
+def silence(at: HeadAt, place: Place, supports: int) -> Edit:
+    """The head's output is 0, at all tokens or at the supports only."""
+    if place == "everywhere":
+        return ablate_head(*at)
+
+    def quiet(z: Tensor) -> Tensor:
+        z = z.clone()
+        z[:, :supports, at[1]] = 0
+        return z
+
+    return Edit(f"blocks.{at[0]}.attn.z", quiet)
+
+
+@dataclass(frozen=True)
+class MatvecAblation:
+    """Distances are the largest over steps and prompts, relative to the intact solver's."""
+
+    heads: tuple[HeadAt, ...]
+    place: Place
+    alpha_apart: float
+    """Of α_1 … α_T to the solver's without those products."""
+    prediction_apart: float
+    intact_alpha_apart: float
+    """The control: of α_1 … α_T to the intact solver's."""
+
+
+def ablate_matvecs(
+    model: CompiledModel,
+    prompt: Prompt,
+    *,
+    place: Place = "everywhere",
+    which: Sequence[int] | None = None,
+) -> MatvecAblation:
+    """Silences all mat-vec heads, or those of the given numbers, and compares with the reference."""
+    heads = matvec_heads(model)
+    chosen = list(range(len(heads))) if which is None else list(which)
+    edits = [silence(heads[i], place, prompt.supports) for i in chosen]
+    found = trajectory(model, prompt, states=True, edits=edits)
+    alpha, predictions = expected_without(model, prompt, place, chosen)
+    machine, intact = coefficients(model, prompt)
+    return MatvecAblation(
+        tuple(heads[i] for i in chosen),
+        place,
+        apart(found.states["alpha"], alpha, intact),
+        apart(found.predictions, predictions, machine.predict(intact)),
+        apart(found.states["alpha"], intact),
+    )
+
+
+def expected_without(
+    model: CompiledModel, prompt: Prompt, place: Place, silenced: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """α_t and f_t of the solver when the silenced heads' products are missing."""
+    cg = model.certificate.solver == "cg"
+    # A fixed-coefficient method multiplies K by α_0 = 0 first, for which no head is spent.
+    machine, alpha = coefficients(model, prompt, [i + (0 if cg else 1) for i in silenced])
+    predictions = machine.predict(alpha)
+    if place == "supports" or (cg and model.certificate.attention == "softmax"):
+        return alpha, predictions
+    if cg:
+        grown = predictions.diff(dim=0)
+        grown[list(silenced)] = 0
+        return alpha, torch.cat([predictions[:1], grown.cumsum(0)])
+    predictions[[i + 1 for i in silenced]] = 0
+    return alpha, predictions
+
+
+@dataclass(frozen=True)
+class AggregatorAblation:
+    """CG without reductions, or without anything that touches the aggregator."""
+
+    heads: int
+    largest_alpha: float
+    largest_prediction: float
+    state_apart: tuple[float, ...]
+    """By step, of the states that the model shows (α, r, p) to the prediction, over its size. Each r
+    is 10¹⁵ times the last: a plain ReLU MLP follows until r exceeds the constant with which it
+    silences neurons, a gated one at all steps."""
+    growth: tuple[float, ...]
+    """By step, p_t over y: the product of the tables' values at 0."""
+
+
+def ablate_aggregator(
+    model: CompiledModel, prompt: Prompt, part: Literal["reductions", "all"]
+) -> AggregatorAblation:
+    """Silences the heads that read into the aggregator, or all that read from or write to it."""
+    if model.certificate.solver != "cg":
+        raise Refusal("Only CG needs the aggregator: compile cg.")
+    kinds = [("data", "aggregator")]
+    if part == "all":
+        kinds += [("aggregator", "aggregator"), ("aggregator", "data")]
+    heads = [at for reads, writes in kinds for at in heads_that(model, reads=reads, writes=writes)]
+    program = program_of(model)
+    values = values_without_reductions(program, prompt, kernel_of(model))
+    edits = [ablate_head(*at) for at in heads]
+    found = trajectory(model, prompt, edits=edits)
+    entries = [(name, e) for name, line in model.sites["states"].items() for e in line]
+    record = Record.of(e["site"] for _, e in entries)
+    with torch.inference_mode():
+        model.transformer.residual_stream(prompt.tokens(), prompt.supports + 1, [*edits, record])
+    differences = [0.0] * (model.certificate.steps + 1)
+    growth: dict[int, float] = {}
+    largest_alpha = 0.0
+    for name, entry in entries:
+        state = record.values[entry["site"]][:, : prompt.supports][..., entry["columns"]]
+        step = int(entry["step"])
+        channel = program.states[step][name]
+        assert channel is not None
+        expected = values[channel] if part == "reductions" else torch.zeros_like(state)
+        differences[step] = max(differences[step], apart(state, expected))
+        if name == "alpha":
+            largest_alpha = max(largest_alpha, float(state.abs().max()))
+        else:  # r and p, which are the same vector here
+            growth[step] = float((state * prompt.y).sum() / (prompt.y**2).sum())
+    return AggregatorAblation(
+        len(heads),
+        largest_alpha,
+        float(found.predictions.abs().max()),
+        tuple(differences),
+        tuple(growth[step] for step in sorted(growth)),
+    )

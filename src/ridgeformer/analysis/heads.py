@@ -1,0 +1,119 @@
+"""Who reads from whom, and which outputs a head serves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ridgeformer.compiler import CompiledModel
+from ridgeformer.readout import trajectory
+from ridgeformer.tasks import Prompt
+from ridgeformer.transformer import Record, ablate_head
+
+
+@dataclass(frozen=True)
+class HeadEffect:
+    layer: int
+    head: int
+    does: str
+    source: str
+    """The tokens that it reads from: data (supports and queries) or aggregator."""
+    to: str
+    moved: tuple[float, ...]
+    """By output, how far the last prediction moves when the head is silent, over its largest entry."""
+
+    def serves(self, threshold: float = 1e-6) -> tuple[int, ...]:
+        """The outputs whose predictions move."""
+        return tuple(o for o, moved in enumerate(self.moved) if moved > threshold)
+
+
+def named_heads(model: CompiledModel) -> list[tuple[int, int, dict[str, Any]]]:
+    return [
+        (layer, head, what)
+        for layer, entry in enumerate(model.sites["layers"])
+        for head, what in enumerate(entry["attention"])
+    ]
+
+
+def head_effects(model: CompiledModel, prompt: Prompt) -> tuple[HeadEffect, ...]:
+    """Each head silenced alone."""
+    intact = trajectory(model, prompt).final
+    size = intact.abs().amax((0, 1))
+    effects = []
+    for layer, head, what in named_heads(model):
+        cut = trajectory(model, prompt, edits=[ablate_head(layer, head)]).final
+        moved = ((cut - intact).abs().amax((0, 1)) / size).tolist()
+        effects.append(
+            HeadEffect(layer, head, what["does"], what["from"], what["to"], tuple(moved))
+        )
+    return tuple(effects)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How many heads serve how many outputs, by what they connect."""
+
+    connection: str
+    heads: int
+    by_outputs_served: tuple[int, ...]
+    """Entry n: how many heads move exactly n outputs' predictions."""
+
+
+def sharing(effects: tuple[HeadEffect, ...]) -> tuple[Sharing, ...]:
+    """Shared against dedicated heads."""
+    rows = []
+    for connection in sorted({f"{e.source} → {e.to}" for e in effects}):
+        among = [e for e in effects if f"{e.source} → {e.to}" == connection]
+        served = [len(e.serves()) for e in among]
+        outputs = len(among[0].moved)
+        counts = tuple(served.count(n) for n in range(outputs + 1))
+        rows.append(Sharing(connection, len(among), counts))
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A row of the communication table: in this layer `to` reads from `source`."""
+
+    layer: int
+    source: str
+    to: str
+    heads: int
+    does: tuple[str, ...]
+    outside: float
+    """The largest entry that these heads write at other tokens than `to`; 0 when the label is right."""
+
+
+def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
+    """For each layer, which tokens read from which, with what the heads really write beside it."""
+    k, blocks = prompt.supports, model.transformer.blocks
+    record = Record.of(f"blocks.{layer}.attn.z" for layer in range(len(blocks)))
+    with torch.inference_mode():
+        model.transformer.residual_stream(prompt.tokens(), k + 1, [record])
+    aggregator = torch.zeros(k + 1 + prompt.phi_query.shape[1], dtype=torch.bool)
+    aggregator[k] = True
+    elsewhere = {
+        "data": aggregator,
+        "aggregator": ~aggregator,
+        "everywhere": torch.zeros_like(aggregator),
+    }
+    rows: dict[tuple[int, str, str], list[tuple[str, float]]] = {}
+    for layer, head, what in named_heads(model):
+        z = record.values[f"blocks.{layer}.attn.z"][:, :, head]
+        written = z @ blocks[layer].attn.W_O[head].detach()  # type: ignore[union-attr, index]
+        stray = written[:, elsewhere[what["to"]]].abs()
+        outside = float(stray.max()) if stray.numel() else 0.0
+        rows.setdefault((layer, what["from"], what["to"]), []).append((what["does"], outside))
+    return tuple(
+        Message(
+            layer,
+            source,
+            to,
+            len(found),
+            tuple(dict.fromkeys(does for does, _ in found)),
+            max(outside for _, outside in found),
+        )
+        for (layer, source, to), found in rows.items()
+    )

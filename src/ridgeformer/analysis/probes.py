@@ -1,0 +1,221 @@
+"""Linear probes: is a quantity of the recurrence in the residual stream, whoever wrote it where?
+
+A probe is one ridge regression from a token's stream to the quantity, for all prompts alike; it is
+not told the layout. The prompts are split in three: the probe is fitted on the first part, the site
+is chosen on the second, and the score is of the third, with a 95 % bootstrap interval over prompts.
+
+Vectors (α_t, r_t, p_t at the supports) are compared by the cosine within each prompt, and targets
+start with length 1 in each prompt: r and p are kept in a unit that changes with prompt and step, so
+that only their direction is there to be found. A few more regressions then give each fitted prompt's
+target the length that the last probe found for it, so that no prompt is held to a unit that it does
+not have; held-out prompts are never rescaled. Scalars (at the aggregator) are one number per prompt and
+are compared by their correlation over prompts, since any positive constant has a cosine near 1.
+
+Three controls, each with a site of its own choice: the same probe on the embedding alone, which
+holds y and φ already (α_1 and r_0 are multiples of y); on a transformer of the same shape with
+random weights; and on targets that were dealt to other prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.analysis.reference import kernel_of, ridge_of, solver_of
+from ridgeformer.compiler import CompiledModel
+from ridgeformer.solvers import EagerMachine, solve
+from ridgeformer.tasks import Prompt
+from ridgeformer.transformer import Record, Transformer
+from ridgeformer.types import Refusal
+
+RESAMPLES = 1000
+PENALTY = 1e-10
+"""Of the ridge regression, on columns of variance 1 and a mean squared error."""
+
+ROUNDS = 5
+"""Regressions in which the lengths of targets are found."""
+
+Target = tuple[str, int]
+"""A quantity's name and its step."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Over the prompts that were held out: the value and its 95 % interval."""
+
+    site: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Probe:
+    name: str
+    step: int
+    found: Score
+    embedding: Score
+    random_weights: Score
+    shuffled: Score
+    by_site: tuple[tuple[str, float], ...]
+    """What `found` is at every site, in order, on the same held-out prompts."""
+
+
+def vectors(model: CompiledModel, prompt: Prompt) -> dict[Target, Float[Tensor, "batch k"]]:
+    """α_t, r_t and p_t of CG, by the solver, each of length 1."""
+    if model.certificate.solver != "cg" or prompt.outputs != 1:
+        raise Refusal("Probes look for the vectors of CG with one output: compile cg.")
+    run = solve(
+        solver_of(model), prompt, steps=model.certificate.steps, ridge=ridge_of(model),
+        kernel=kernel_of(model), states=True,
+    )  # fmt: skip
+    last = model.certificate.steps
+    wanted = {"alpha": range(1, last + 1), "r": range(last), "p": range(1, last)}
+    found = {(name, t): run.states[name][t][..., 0] for name, ts in wanted.items() for t in ts}
+    return {name: v / v.norm(dim=1, keepdim=True) for name, v in found.items()}
+
+
+def scalars(model: CompiledModel, prompt: Prompt) -> dict[Target, Float[Tensor, "batch 1"]]:
+    """ρ_0 = yᵀy, the residual's length ‖r_t‖, and β_t = ρ_t/ρ_{t−1}, in their own units."""
+    steps = model.certificate.steps
+    run = solve(
+        solver_of(model), prompt, steps=steps, ridge=ridge_of(model), kernel=kernel_of(model),
+        states=True,
+    )  # fmt: skip
+    machine = EagerMachine(prompt, kernel_of(model), ridge_of(model))
+    rho = [
+        (prompt.y - machine.matvec(alpha)).square().sum(1)[:, :1] for alpha in run.states["alpha"]
+    ]
+    found: dict[Target, Tensor] = {("rho", 0): rho[0]}
+    for t in range(1, steps):
+        found["length of r", t] = rho[t].sqrt()
+        found["beta", t] = rho[t] / rho[t - 1]
+    return found
+
+
+def streams(transformer: Transformer, prompt: Prompt) -> dict[str, Tensor]:
+    """The residual stream at every site, [batch, n, d_model]."""
+    names = ["embed"]
+    for layer in range(transformer.config.n_layers):
+        names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
+    record = Record.of(names)
+    with torch.inference_mode():
+        transformer.residual_stream(prompt.tokens(), prompt.supports + 1, [record])
+    return {name: record.values[name] for name in names}
+
+
+def random_weights(transformer: Transformer, supports: int, seed: int) -> Transformer:
+    """The same shape with GPT-2's initial weights; linear attention then averages, to stay finite."""
+    config = transformer.config
+    if config.attention == "linear":
+        config = replace(config, attn_scale=1 / (supports + 1))
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Transformer(config)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One site's stream at the tokens of interest, with columns of mean 0 and variance 1."""
+
+    name: str
+    columns: Float[Tensor, "batch tokens width"]
+
+
+def standardised(name: str, stream: Tensor, fitted: int) -> Site | None:
+    """Scaled by the prompts that are fitted; without the columns that never change there."""
+    if not torch.isfinite(stream).all():
+        return None
+    rows = stream[:fitted].flatten(0, 1)
+    mean, spread = rows.mean(0), rows.std(0)
+    varies = spread > 1e-9 * (mean.abs() + spread.max())
+    if not varies.any():
+        return None
+    return Site(name, ((stream - mean) / spread)[..., varies])
+
+
+def fit(site: Site, target: Tensor, fitted: int) -> Tensor:
+    """What the probe says for every prompt, [batch, tokens]."""
+    rows, goal = site.columns[:fitted], target[:fitted]
+    x = rows.flatten(0, 1)
+    gram = x.mT @ x / len(x) + PENALTY * torch.eye(x.shape[1], dtype=x.dtype)
+    solved = torch.linalg.solve(gram, x.mT / len(x))
+    length = torch.ones_like(goal[:, :1])
+    for _ in range(ROUNDS if goal.shape[1] > 1 else 1):
+        y = (length * goal).flatten()
+        weights, mean = solved @ (y - y.mean()), y.mean()
+        # Of length at least 0: a prompt may have its own unit, but not its own sign.
+        length = ((rows @ weights + mean) * goal).sum(1, keepdim=True).clamp(min=0)
+        length = length / length.square().mean().sqrt().clamp(min=1e-12)
+    said: Tensor = site.columns @ weights + mean
+    return said
+
+
+def agreement(said: Tensor, target: Tensor) -> Tensor:
+    """[…, batch, tokens]: the mean cosine within prompts, or for one token the correlation over them."""
+    if said.shape[-1] > 1:
+        return torch.cosine_similarity(said, target, dim=-1).mean(-1)
+    said, target = said[..., 0], target[..., 0]
+    said, target = (v - v.mean(-1, keepdim=True) for v in (said, target))
+    return torch.cosine_similarity(said, target, dim=-1)
+
+
+def best(said: Mapping[str, Tensor], target: Tensor, fitted: int, chosen: int, seed: int) -> Score:
+    """Of what probes at several sites say: the one that does best before `chosen`, scored after."""
+    if not said:  # the aggregator's embedding is the same in all prompts
+        return Score("none", 0.0, 0.0, 0.0)
+    middle = slice(fitted, chosen)
+    name = max(said, key=lambda n: float(agreement(said[n][middle], target[middle])))
+    rest, goal = said[name][chosen:], target[chosen:]
+    generator = torch.Generator().manual_seed(seed)
+    again = torch.randint(len(goal), (RESAMPLES, len(goal)), generator=generator)
+    ends = agreement(rest[again], goal[again]).quantile(
+        torch.tensor([0.025, 0.975], dtype=goal.dtype)
+    )
+    return Score(name, float(agreement(rest, goal)), float(ends[0]), float(ends[1]))
+
+
+def probe(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
+    """Probes for every vector and scalar of a compiled CG; half of the prompts are fitted."""
+    batch, k = prompt.y.shape[:2]
+    fitted, chosen = batch // 2, 3 * batch // 4
+    if chosen - fitted < 2:
+        raise Refusal(f"Probes need at least 8 prompts, got {batch}.")
+    control = random_weights(model.transformer, k, seed)
+    ours, others = streams(model.transformer, prompt), streams(control, prompt)
+    order = torch.randperm(batch, generator=torch.Generator().manual_seed(seed))
+
+    def sites(stream: Mapping[str, Tensor], tokens: slice) -> list[Site]:
+        made = [standardised(name, x[:, tokens], fitted) for name, x in stream.items()]
+        return [site for site in made if site is not None]
+
+    def fit_all(where: Sequence[Site], target: Tensor) -> dict[str, Tensor]:
+        return {site.name: fit(site, target, fitted) for site in where}
+
+    probes = []
+    for targets, tokens in (
+        (vectors(model, prompt), slice(0, k)),
+        (scalars(model, prompt), slice(k, k + 1)),
+    ):
+        mine, random = sites(ours, tokens), sites(others, tokens)
+        embedding = [site for site in mine if site.name == "embed"]
+        for (name, step), target in targets.items():
+            said, dealt = fit_all(mine, target), target[order]
+            by_site = [
+                (site, float(agreement(x[chosen:], target[chosen:]))) for site, x in said.items()
+            ]
+            found, plain, other, wrong = (
+                best(each, goal, fitted, chosen, seed)
+                for each, goal in (
+                    (said, target),
+                    (fit_all(embedding, target), target),
+                    (fit_all(random, target), target),
+                    (fit_all(mine, dealt), dealt),
+                )
+            )
+            probes.append(Probe(name, step, found, plain, other, wrong, tuple(by_site)))
+    return tuple(probes)

@@ -1,0 +1,105 @@
+"""What an edited model must compute, worked out without the model: solvers with a part taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from ridgeformer.compiler import CompiledModel
+from ridgeformer.compiler.domain import Domain
+from ridgeformer.kernels import Kernel, kernel_from
+from ridgeformer.program import Channel, Program, Scope, trace
+from ridgeformer.program.interpret import evaluate
+from ridgeformer.program.ops import Dot
+from ridgeformer.solvers import EagerMachine, Solver, certified_interval, make_solver
+from ridgeformer.solvers.machine import Interval
+from ridgeformer.tasks import Prompt
+from ridgeformer.types import Refusal
+
+
+def solver_of(model: CompiledModel) -> Solver:
+    return make_solver(model.certificate.solver, model.certificate.precondition)
+
+
+def kernel_of(model: CompiledModel) -> Kernel:
+    return kernel_from(model.certificate.kernel)
+
+
+def ridge_of(model: CompiledModel) -> float:
+    if model.certificate.ridge is None:
+        raise Refusal("The model is a smoother and has no ridge: compile a solver.")
+    return model.certificate.ridge
+
+
+def interval_of(model: CompiledModel) -> Interval:
+    """The interval that the model's fixed coefficients are tuned to."""
+    c = model.certificate
+    if c.interval is not None:
+        return c.interval
+    sums = None
+    if c.max_norm is not None and c.max_supports is not None:
+        sums = Domain(kernel_of(model), c.max_norm, c.max_supports, c.max_target).row_sums
+    return certified_interval(c.precondition, ridge_of(model), c.max_eigenvalue, sums)  # type: ignore[arg-type]
+
+
+class WithoutKernel(EagerMachine):
+    """K v is 0 in the products whose numbers are in `dropped`, counted from 0 as they are asked for."""
+
+    dropped: Collection[int] = ()
+    asked = 0
+
+    def kernel_product(self, v: Tensor) -> Tensor:
+        self.asked += 1
+        return torch.zeros_like(v) if self.asked - 1 in self.dropped else super().kernel_product(v)
+
+    def row_sums(self) -> Tensor:
+        """The preconditioner comes from the heads' normaliser, which stays."""
+        return 1 + EagerMachine.kernel_product(self, torch.ones_like(self.prompt.y[..., :1]))
+
+
+def coefficients(
+    model: CompiledModel, prompt: Prompt, dropped: Collection[int] = (), ridge: float | None = None
+) -> tuple[EagerMachine, Tensor]:
+    """The machine, and α_0 … α_T of the model's solver without the products in `dropped`."""
+    solver = solver_of(model)
+    machine = WithoutKernel(
+        prompt, kernel_of(model), ridge or ridge_of(model), interval=interval_of(model)
+    )
+    machine.dropped = dropped
+    state = solver.init(machine)
+    alphas = [state.alpha]
+    for t in range(1, model.certificate.steps + 1):
+        state = solver.step(machine, state, t)
+        alphas.append(state.alpha)
+    return machine, torch.stack(alphas)
+
+
+def program_of(model: CompiledModel) -> Program:
+    """The program that a dual model with linear attention was compiled from."""
+    c = model.certificate
+    if c.attention != "linear" or c.space != "dual":
+        raise Refusal("Reductions are dropped in dual models with linear attention only.")
+    return trace(
+        solver_of(model), steps=c.steps, ridge=ridge_of(model), max_eigenvalue=c.max_eigenvalue,
+        dtype=c.dtype, scope=Scope(interval=c.interval),
+    )  # fmt: skip
+
+
+def values_without_reductions(
+    program: Program, prompt: Prompt, kernel: Kernel
+) -> dict[Channel, Tensor]:
+    """Every value of the program with each uᵀv taken for 0; clamps and tables are the model's own."""
+    machine = EagerMachine(prompt, kernel, program.ridge)
+    values: dict[Channel, Tensor] = {}
+    for op in program.ops:
+        value = evaluate(op, values, machine)
+        values[op.out] = torch.zeros_like(value) if isinstance(op, Dot) else value
+    return values
+
+
+def apart(found: Tensor, expected: Tensor, size: Tensor | None = None) -> float:
+    """The largest difference, over the largest entry of `size`, or of what is expected; 0/0 is 0."""
+    scale = float((expected if size is None else size).abs().max())
+    return float((found - expected).abs().max()) / (scale or 1.0)
