@@ -3,6 +3,7 @@
 from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
+from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
 from ridgeformer.verification.run import chosen, verify
 from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
 from ridgeformer.verification.structure import Masking, Sizes
@@ -20,6 +21,8 @@ THEOREMS: dict[str, Theorem] = {
         InterpolatedProducts(),
         DotProducts(),
         SmootherLimits(),
+        Ablations(),
+        RidgeInTheWeights(),
     )
 }
 
