@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear, Polynomial
+from ridgeformer.solvers import krr_coefficients
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory.systems import cross, lengths, spectral
 from ridgeformer.theory.width_rank import resolvent_bound
@@ -16,22 +17,17 @@ from ridgeformer.types import Refusal
 
 
 def lipschitz_constant(kernel: Kernel, max_norm: float) -> float:
-    """The ℓ in |k(a, b) − k(â, b̂)| ≤ ℓ(|a − â| + |b − b̂|), for features of norm at most N.
+    """The c in |k(a, b) − k(â, b̂)| ≤ c(|a − â| + |b − b̂|), for features of norm at most N.
 
     Linear N; Gaussian e^{−1/2}/ℓ whatever N; exponential (‖U‖²N/τ)·exp(‖U‖²N²/τ);
-    polynomial d·N·(N² + c)^{d−1}.
+    polynomial d·N·(N² + offset)^{d−1}.
     """
-    match kernel:
-        case Linear():
-            return max_norm
-        case Gaussian():
-            return exp(-0.5) / kernel.lengthscale
-        case Exponential():
-            slope = kernel.exponent(1.0) * max_norm
-            return slope * exp(kernel.exponent(max_norm))
-        case Polynomial():
-            return kernel.degree * max_norm * (max_norm**2 + kernel.offset) ** (kernel.degree - 1)
-    raise Refusal(f"No Lipschitz constant is known for the kernel {kernel.name!r}.")
+    if isinstance(kernel, Gaussian):
+        return exp(-0.5) / kernel.lengthscale
+    if isinstance(kernel, Exponential):
+        exponent = kernel.exponent(max_norm)
+        return exponent / max_norm * exp(exponent) if max_norm > 0 else 0.0
+    return max_norm * float(slope(kernel, torch.tensor(max_norm**2, dtype=torch.float64)))
 
 
 def gram_drift_bound(
@@ -39,15 +35,16 @@ def gram_drift_bound(
 ) -> Float[Tensor, " batch"]:
     """‖K − K̂‖₂ ≤ ‖Φ − Φ̂‖₂(‖Φ‖₂ + ‖Φ̂‖₂) for the linear kernel, and ≤ ‖M‖₂ for the others.
 
-    M_ij = ℓ(|δ_i| + |δ_j|) with δ_i = φ_i − φ̂_i and ℓ the Lipschitz constant; M_ii = 0 for the
-    Gaussian kernel, whose diagonal does not move. ‖M‖₂ ≤ ℓ(Σ|δ_i| + √(k Σ|δ_i|²)).
+    With δ_i = |φ_i − φ̂_i| and N_i = max(|φ_i|, |φ̂_i|), M has the entries
+    Gaussian: (e^{−1/2}/ℓ)(δ_i + δ_j) off the diagonal, which itself does not move;
+    exponential: (δ_i N_j + N_i δ_j)·exp(N_i N_j/τ)/τ, of the features Uφ;
+    polynomial: (δ_i N_j + N_i δ_j)·d·(N_i N_j + offset)^{d−1}.
     """
     kernel = kernel or Linear()
     phi, moved = prompt.phi.double(), drifted.phi.double()
     if isinstance(kernel, Linear):
         return spectral(phi - moved) * (spectral(phi) + spectral(moved))
-    size = lengths(phi - moved, 2)
-    entries = lipschitz(prompt, drifted, kernel) * (size[:, :, None] + size[:, None, :])
+    entries = entry_drift_bound(kernel, phi, moved, phi, moved)
     if isinstance(kernel, Gaussian):
         entries.diagonal(dim1=1, dim2=2).zero_()
     return spectral(entries)
@@ -58,42 +55,66 @@ def cross_drift_bound(
 ) -> Float[Tensor, "batch q"]:
     """‖k(x) − k̂(x)‖ ≤ ‖Φ − Φ̂‖₂|φ(x)| + ‖Φ̂‖₂|φ(x) − φ̂(x)| for the linear kernel.
 
-    For the others ≤ ℓ·√(Σ_i (|δ_i| + |δ(x)|)²).
+    For the others ≤ √(Σ_i M_i²), with the entries of `gram_drift_bound` between query and supports.
     """
     kernel = kernel or Linear()
     phi, moved = prompt.phi.double(), drifted.phi.double()
     query, query_moved = prompt.phi_query.double(), drifted.phi_query.double()
-    at_query = lengths(query - query_moved, 2)
     if isinstance(kernel, Linear):
-        return (
-            spectral(phi - moved)[:, None] * lengths(query, 2) + spectral(moved)[:, None] * at_query
-        )
-    size = lengths(phi - moved, 2)
-    together = lengths(size[:, None, :] + at_query[:, :, None], 2)
-    return lipschitz(prompt, drifted, kernel) * together
+        supports = spectral(phi - moved)[:, None] * lengths(query, 2)
+        return supports + spectral(moved)[:, None] * lengths(query - query_moved, 2)
+    return lengths(entry_drift_bound(kernel, query, query_moved, phi, moved), 2)
 
 
 def drift_prediction_bound(
     prompt: Prompt, drifted: Prompt, *, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, "batch q r"]:
-    """|f(x) − f̂(x)| ≤ ‖y‖·( min(‖k(x)‖·e/(λ(λ + e)), √k(x, x)·e/(2λ^{3/2})) + d/λ ).
+    """|f(x) − f̂(x)| ≤ the smaller of two bounds, with e ≥ ‖K − K̂‖₂ and d ≥ ‖k(x) − k̂(x)‖ as above:
 
-    e and d are the bounds on ‖K − K̂‖₂ and ‖k(x) − k̂(x)‖ above. The second argument of the minimum
-    does not grow with the number of supports.
+    ‖y‖·(‖k(x)‖·e/(λ(λ + e)) + d/λ)  and  ‖α*‖·(√k̂(x, x)·e/(2√λ) + d).
+
+    The first stays finite however large e is; the second does not grow with the number of supports.
     """
     kernel = kernel or Linear()
-    gram_drift = gram_drift_bound(prompt, drifted, kernel=kernel)[:, None]
+    in_gram = gram_drift_bound(prompt, drifted, kernel=kernel)[:, None]
+    in_cross = cross_drift_bound(prompt, drifted, kernel=kernel)
     norm = lengths(cross(prompt, kernel), 2)
-    height = kernel.diagonal(prompt.phi_query.double())[..., 0].sqrt()
-    system = torch.minimum(
-        norm * resolvent_bound(gram_drift, ridge=ridge),
-        height * gram_drift / (2 * ridge * sqrt(ridge)),
+    first = norm * resolvent_bound(in_gram, ridge=ridge) + in_cross / ridge
+    height = kernel.diagonal(drifted.phi_query.double())[..., 0].sqrt()
+    second = height * in_gram / (2 * sqrt(ridge)) + in_cross
+    alpha = krr_coefficients(prompt, ridge=ridge, kernel=kernel)
+    return torch.minimum(
+        first[:, :, None] * lengths(prompt.y.double(), 1)[:, None, :],
+        second[:, :, None] * lengths(alpha, 1)[:, None, :],
     )
-    factor = system + cross_drift_bound(prompt, drifted, kernel=kernel) / ridge
-    return factor[:, :, None] * lengths(prompt.y.double(), 1)[:, None, :]
 
 
-def lipschitz(prompt: Prompt, drifted: Prompt, kernel: Kernel) -> float:
-    """The constant for all features of both prompts."""
-    features = (prompt.phi, prompt.phi_query, drifted.phi, drifted.phi_query)
-    return lipschitz_constant(kernel, max(float(lengths(f.double(), 2).max()) for f in features))
+def entry_drift_bound(
+    kernel: Kernel,
+    a: Float[Tensor, "batch m p"],
+    a_moved: Float[Tensor, "batch m p"],
+    b: Float[Tensor, "batch n p"],
+    b_moved: Float[Tensor, "batch n p"],
+) -> Float[Tensor, "batch m n"]:
+    """A bound on |k(a_i, b_j) − k(â_i, b̂_j)| for every pair."""
+    if isinstance(kernel, Exponential):  # a dot-product kernel of the features Uφ
+        a, a_moved, b, b_moved = (kernel.project(x) for x in (a, a_moved, b, b_moved))
+    by_a = lengths(a - a_moved, 2)[:, :, None]
+    by_b = lengths(b - b_moved, 2)[:, None, :]
+    if isinstance(kernel, Gaussian):
+        return lipschitz_constant(kernel, 0.0) * (by_a + by_b)
+    norm_a = torch.maximum(lengths(a, 2), lengths(a_moved, 2))[:, :, None]
+    norm_b = torch.maximum(lengths(b, 2), lengths(b_moved, 2))[:, None, :]
+    return (by_a * norm_b + norm_a * by_b) * slope(kernel, norm_a * norm_b)
+
+
+def slope(kernel: Kernel, largest: Tensor) -> Tensor:
+    """The largest |h'(z)| for |z| ≤ largest, of a kernel k(a, b) = h(⟨a, b⟩)."""
+    match kernel:
+        case Linear():
+            return torch.ones_like(largest)
+        case Exponential():
+            return (largest / kernel.temperature).exp() / kernel.temperature
+        case Polynomial():
+            return kernel.degree * (largest + kernel.offset) ** (kernel.degree - 1)
+    raise Refusal(f"No bound on the drift of the kernel {kernel.name!r} is known.")
