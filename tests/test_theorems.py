@@ -51,8 +51,10 @@ def test_predictions_converge_as_fast_as_promised(solver, case):
     options = {"steps": STEPS, "ridge": ridge, "kernel": kernel}
     bound = BOUNDS[solver](prompt, **options)
     exact = krr(prompt, ridge=ridge, kernel=kernel)
-    found = solve(solver(), prompt, **options).predictions
-    largest_ratio((found - exact).abs(), bound, exact.abs().max())
+    measured = (solve(solver(), prompt, **options).predictions - exact).abs()
+    largest_ratio(measured, bound, exact.abs().max())
+    # After the start, too, some prompt comes within a small factor of what is promised.
+    assert largest_ratio(measured[1:], bound[1:], exact.abs().max()) > 0.05
 
 
 @pytest.mark.parametrize("precondition", ["jacobi", "row-sum"])
