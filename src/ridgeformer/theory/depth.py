@@ -1,16 +1,27 @@
-"""Depth and accuracy: how fast each solver's predictions approach kernel ridge regression."""
+"""Depth and accuracy: how fast each solver's predictions approach kernel ridge regression.
+
+Every method here starts from α = 0 and has P^{1/2}(α* − α_t) = q_t(S) P^{1/2}α* with a polynomial q_t
+and S = P^{−1/2} A P^{−1/2}. A prediction then errs by at most
+
+    |f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · max |q_t(σ)| · ‖α*‖_A,        σ in the spectrum of S,
+
+and what is left to know of a method is the factor max |q_t|.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import acosh, cosh, sqrt
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from ridgeformer.kernels import Kernel, Linear
-from ridgeformer.solvers import condition_number, krr_coefficients
+from ridgeformer.kernels import Kernel
+from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory.systems import query_weight, system_eigenvalues, target_energy
+from ridgeformer.types import Refusal
 
 
 def cg_rate(condition: float) -> float:
@@ -27,20 +38,138 @@ def chebyshev_factor(condition: float, steps: int) -> float:
     """1/T_t((κ+1)/(κ−1)), the worst mode's residual after t Chebyshev steps."""
     if condition == 1:
         return 1.0 if steps == 0 else 0.0
-    return 1 / cosh(steps * acosh((condition + 1) / (condition - 1)))
+    exponent = steps * acosh((condition + 1) / (condition - 1))
+    return 1 / cosh(exponent) if exponent < 700 else 0.0  # cosh would overflow, and 1/cosh is 0
+
+
+def heavy_ball_factor(condition: float, steps: int) -> float:
+    """(1 + t(1 + √β))·√β^t with √β = (√κ−1)/(√κ+1): the mode at the upper end is off by just this."""
+    rate = cg_rate(condition)
+    return (1 + steps * (1 + rate)) * rate**steps
+
+
+def prediction_bound(
+    prompt: Prompt,
+    factors: Float[Tensor, "steps batch"],
+    *,
+    ridge: float,
+    kernel: Kernel | None = None,
+) -> Float[Tensor, "steps batch q r"]:
+    """√(k(x)ᵀA⁻¹k(x)) · factor · ‖α*‖_A, from the factor of every step and prompt."""
+    weight = query_weight(prompt, ridge=ridge, kernel=kernel)
+    energy = target_energy(prompt, ridge=ridge, kernel=kernel)
+    return factors[:, :, None, None] * weight[None, :, :, None] * energy[None, :, None, :]
 
 
 def cg_prediction_bound(
-    prompt: Prompt, *, ridge: float, steps: int, kernel: Kernel | None = None
+    prompt: Prompt,
+    *,
+    ridge: float,
+    steps: int,
+    kernel: Kernel | None = None,
+    precondition: Precondition = "none",
 ) -> Float[Tensor, "steps batch q r"]:
-    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · 2((√κ−1)/(√κ+1))^t · ‖α*‖_A, for t = 0 … steps."""
-    kernel = kernel or Linear()
-    phi, query = prompt.phi.double(), prompt.phi_query.double()
-    alpha = krr_coefficients(prompt, ridge=ridge, kernel=kernel)
-    energy = (alpha * prompt.y.double()).sum(1).clamp(min=0).sqrt()  # ‖α*‖_A² = α*ᵀy
-    cross = kernel(query, phi)
-    at_queries = krr_coefficients(Prompt(phi, cross.mT, query), ridge=ridge, kernel=kernel)
-    weight = (cross.mT * at_queries).sum(1).clamp(min=0).sqrt()  # one per query
-    rates = [cg_rate(float(c)) for c in condition_number(prompt, ridge=ridge, kernel=kernel)]
-    powers = torch.tensor([[2 * rate**t for rate in rates] for t in range(steps + 1)])
-    return powers.double()[:, :, None, None] * weight[None, :, :, None] * energy[None, :, None, :]
+    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · 2((√κ−1)/(√κ+1))^t · ‖α*‖_A, for t = 0 … steps.
+
+    κ = cond(P^{−1/2} A P^{−1/2}), for each prompt its own.
+    """
+    values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
+    rates = [cg_rate(float(c)) for c in values[:, -1] / values[:, 0]]
+    factors = torch.tensor([[2 * rate**t for rate in rates] for t in range(steps + 1)])
+    return prediction_bound(prompt, factors.double(), ridge=ridge, kernel=kernel)
+
+
+def richardson_prediction_bound(
+    prompt: Prompt,
+    *,
+    ridge: float,
+    steps: int,
+    kernel: Kernel | None = None,
+    precondition: Precondition = "none",
+    interval: Interval | None = None,
+) -> Float[Tensor, "steps batch q r"]:
+    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · ((κ−1)/(κ+1))^t · ‖α*‖_A, for t = 0 … steps.
+
+    κ = hi/lo of the interval that the step η = 2/(lo + hi) is tuned to, and which must hold the
+    spectra of all prompts; left out, it is the smallest one that does, as in `solve`.
+    """
+    return tuned_prediction_bound(
+        lambda condition, t: richardson_rate(condition) ** t,
+        prompt, ridge, steps, kernel, precondition, interval,
+    )  # fmt: skip
+
+
+def chebyshev_prediction_bound(
+    prompt: Prompt,
+    *,
+    ridge: float,
+    steps: int,
+    kernel: Kernel | None = None,
+    precondition: Precondition = "none",
+    interval: Interval | None = None,
+) -> Float[Tensor, "steps batch q r"]:
+    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · ‖α*‖_A / T_t((κ+1)/(κ−1)), for t = 0 … steps.
+
+    κ = hi/lo of the interval, as for Richardson.
+    """
+    return tuned_prediction_bound(
+        chebyshev_factor, prompt, ridge, steps, kernel, precondition, interval
+    )
+
+
+def heavy_ball_prediction_bound(
+    prompt: Prompt,
+    *,
+    ridge: float,
+    steps: int,
+    kernel: Kernel | None = None,
+    interval: Interval | None = None,
+) -> Float[Tensor, "steps batch q r"]:
+    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · (1 + t(1 + √β))·√β^t · ‖α*‖_A, for t = 0 … steps.
+
+    √β = (√κ−1)/(√κ+1) with κ = hi/lo of the interval, as for Richardson.
+    """
+    return tuned_prediction_bound(heavy_ball_factor, prompt, ridge, steps, kernel, "none", interval)
+
+
+def tuned_prediction_bound(
+    factor: Callable[[float, int], float],
+    prompt: Prompt,
+    ridge: float,
+    steps: int,
+    kernel: Kernel | None,
+    precondition: Precondition,
+    interval: Interval | None,
+) -> Float[Tensor, "steps batch q r"]:
+    """The bound of a method whose coefficients are tuned to one interval for all prompts."""
+    values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
+    found = float(values.min()), float(values.max())
+    lo, hi = interval or found
+    # An eigenvalue that is the interval's end may be computed a few roundings beyond it.
+    if found[0] < lo * (1 - 1e-9) or found[1] > hi * (1 + 1e-9):
+        raise Refusal(
+            f"The interval [{lo:g}, {hi:g}] does not hold the spectrum [{found[0]:g}, {found[1]:g}] "
+            "of these prompts: widen it."
+        )
+    factors = torch.tensor([factor(hi / lo, t) for t in range(steps + 1)], dtype=torch.float64)
+    return prediction_bound(
+        prompt, factors[:, None].expand(-1, len(prompt.phi)), ridge=ridge, kernel=kernel
+    )
+
+
+def termination_steps(
+    prompt: Prompt,
+    *,
+    ridge: float,
+    kernel: Kernel | None = None,
+    precondition: Precondition = "none",
+    tolerance: float = 1e-10,
+) -> Int[Tensor, " batch"]:
+    """The number of distinct eigenvalues of P^{−1/2} A P^{−1/2}: exact CG ends within so many steps.
+
+    With P = I this is at most min(k, rank K + 1). Eigenvalues closer than `tolerance` times the
+    largest are taken for one.
+    """
+    values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
+    apart = values.diff(dim=-1) > tolerance * values[:, -1:]
+    return 1 + apart.sum(-1)

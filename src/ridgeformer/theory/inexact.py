@@ -1,0 +1,69 @@
+"""Mat-vecs with errors: what they do to methods with fixed coefficients, and to CG."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.solvers import Solver
+from ridgeformer.solvers.machine import Interval
+from ridgeformer.tasks import Prompt
+from ridgeformer.theory.sensitivity import sensitivity
+from ridgeformer.theory.systems import cross, lengths, preconditioned_system, system_eigenvalues
+
+
+def perturbed_prediction_bound(
+    solver: Solver,
+    prompt: Prompt,
+    *,
+    ridge: float,
+    steps: int,
+    residual_error: float,
+    kernel: Kernel | None = None,
+    interval: Interval | None = None,
+) -> Float[Tensor, "batch q"]:
+    """|f̂_T(x) − f_T(x)| ≤ √k(x, x) · e · C · Σ_{s<T} max_σ √(σ − λ)|R_{T,s}(σ)|, T the number of steps.
+
+    For methods with fixed coefficients and P = I, when each residual y − Aα carries an error of
+    norm at most e. R_{T,s} is the response of iterate T to an impulse in the residual of step s; σ
+    runs over the interval that the method is tuned to, which must hold the spectrum of A. C = 2^{1/4}
+    pays for looking at Chebyshev points only. The sum is the worst over T ≤ steps.
+    """
+    values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel)
+    tuned = interval or (float(values.min()), float(values.max()))
+    amplified = sensitivity(solver, steps=steps, tuned=tuned, spectrum=tuned, offset=ridge)
+    height = (kernel or Linear()).diagonal(prompt.phi_query.double())[..., 0].sqrt()
+    return height * amplified.prediction * residual_error
+
+
+def residual_gap_bound(
+    alphas: Float[Tensor, "steps batch k r"], *, operator_error: float
+) -> Float[Tensor, "steps batch r"]:
+    """‖(y − Aα_t) − r_t‖ ≤ Σ_{s<t} ‖γ_s E_s p_s‖ ≤ ε·Σ_{s<t} ‖α_{s+1} − α_s‖, for t = 0 … steps.
+
+    r_t is the residual that CG carries along, and (A + E_s)p_s with ‖E_s‖₂ ≤ ε what it took for A p_s.
+    """
+    moved = lengths(alphas.double().diff(dim=0), 2)
+    return operator_error * torch.cat([torch.zeros_like(moved[:1]), moved]).cumsum(0)[: len(alphas)]
+
+
+def residual_prediction_bound(
+    residual: Float[Tensor, "steps batch k r"],
+    gap: Float[Tensor, "steps batch r"],
+    prompt: Prompt,
+    *,
+    ridge: float,
+    kernel: Kernel | None = None,
+) -> Float[Tensor, "steps batch q r"]:
+    """|f_t(x) − f*(x)| ≤ ‖A⁻¹k(x)‖·(‖r_t‖ + gap_t), and ‖A⁻¹k(x)‖ ≤ √(k(x, x)/λ)/2.
+
+    From what an inexact CG knows of itself: the residual r_t that it carries along, and a bound on
+    the gap to the true one. The first, smaller constant is used.
+    """
+    system = preconditioned_system(prompt, ridge=ridge, kernel=kernel)
+    solved: Tensor = torch.linalg.solve(system, cross(prompt, kernel).mT)
+    weight = lengths(solved, 1)
+    left = lengths(residual.double(), 2) + gap
+    return weight[None, :, :, None] * left[:, :, None, :]
