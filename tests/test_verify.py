@@ -11,7 +11,9 @@ import pytest
 from ridgeformer.solvers import EagerMachine
 from ridgeformer.verification import THEOREMS, Verdict, verify
 from ridgeformer.verification import depth as depth_checks
+from ridgeformer.verification import rates as rate_checks
 from ridgeformer.verification import softmax as softmax_checks
+from ridgeformer.verification import width as width_checks
 from ridgeformer.verification.base import Axes, Line, Outcome
 
 
@@ -83,6 +85,12 @@ PLANTED = [
     ("fixed-coefficient-rates", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(c, t + 1)),
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: 2 * f(c, t)),
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(2 * c, t)),
+    ("row-sum-rate", rate_checks, "richardson_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("several-outputs", rate_checks, "block_cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("width-rank", width_checks, "rank_error", lambda f: lambda *a, **k: f(*a, **k) * 1.001),
+    ("effective-dimension", width_checks, "eigenvalue_bound", lambda f: lambda *a, **k: f(*a, **k) / 3),
+    ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("feature-drift", width_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
     ("dot-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, np.asarray(b**2), z)),
 ]  # fmt: skip
 

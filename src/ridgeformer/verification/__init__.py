@@ -4,9 +4,16 @@ from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
 from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
+from ridgeformer.verification.rates import RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
 from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
 from ridgeformer.verification.structure import Masking, Sizes
+from ridgeformer.verification.width import (
+    EffectiveDimension,
+    FeatureDrift,
+    QueryError,
+    WidthRank,
+)
 
 THEOREMS: dict[str, Theorem] = {
     theorem.name: theorem
@@ -14,8 +21,14 @@ THEOREMS: dict[str, Theorem] = {
         CGRate(),
         FixedRates(),
         ChebyshevWorstMode(),
+        RowSumRate(),
+        SeveralOutputs(),
         FiniteTermination(),
         CompiledIsSolver(),
+        WidthRank(),
+        EffectiveDimension(),
+        QueryError(),
+        FeatureDrift(),
         Sizes(),
         Masking(),
         InterpolatedProducts(),
