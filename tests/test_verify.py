@@ -17,6 +17,9 @@ from ridgeformer.verification import width as width_checks
 from ridgeformer.verification.base import Axes, Line, Outcome
 
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+
 def run(*arguments, cwd):
     command = [sys.executable, "-m", "ridgeformer.cli", "verify", *arguments]
     return subprocess.run(
@@ -25,7 +28,7 @@ def run(*arguments, cwd):
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory):
+def verdicts(unchecked, tmp_path_factory):
     out = tmp_path_factory.mktemp("verify")
     return verify(list(THEOREMS.values()), out, seed=0, fast=True), out
 
