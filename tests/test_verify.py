@@ -16,7 +16,6 @@ from ridgeformer.verification import softmax as softmax_checks
 from ridgeformer.verification import width as width_checks
 from ridgeformer.verification.base import Axes, Line, Outcome
 
-
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import log10
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,10 @@ def figure(outcome: Outcome) -> Any:
             )
         )
     axes = outcome.axes
-    x, y = Axis(axes.x, log=axes.log_x), Axis(axes.y, log=axes.log_y)
+    positive = [v for line in outcome.lines for v in line.y if v > 0]
+    span = log10(max(positive) / min(positive)) if positive else 1.0
+    x = Axis(axes.x, log=axes.log_x)
+    y = Axis(axes.y, log=axes.log_y, decades=max(1, round(span / 8)))  # not more ticks than fit
     return line_figure([[Plot("", drawn)]], x, y)
 
 
