@@ -7,6 +7,7 @@ THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 demo: .venv/base.stamp
 	$(BIN)/ridgeformer demo
+	$(BIN)/ridgeformer verify --fast
 
 # Two workers of one thread each are the fastest way to fill two cores with small problems.
 test: .venv/dev.stamp lint

@@ -89,6 +89,7 @@ PLANTED = [
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(2 * c, t)),
     ("row-sum-rate", rate_checks, "richardson_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("several-outputs", rate_checks, "block_cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("inexact-cg", rate_checks, "residual_gap_bound", lambda f: lambda *a, **k: f(*a, **k) / 10),
     ("width-rank", width_checks, "rank_error", lambda f: lambda *a, **k: f(*a, **k) * 1.001),
     ("effective-dimension", width_checks, "eigenvalue_bound", lambda f: lambda *a, **k: f(*a, **k) / 3),
     ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),

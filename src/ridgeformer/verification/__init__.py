@@ -4,7 +4,7 @@ from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
 from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
-from ridgeformer.verification.rates import RowSumRate, SeveralOutputs
+from ridgeformer.verification.rates import InexactCG, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
 from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
 from ridgeformer.verification.structure import Masking, Sizes
@@ -23,6 +23,7 @@ THEOREMS: dict[str, Theorem] = {
         ChebyshevWorstMode(),
         RowSumRate(),
         SeveralOutputs(),
+        InexactCG(),
         FiniteTermination(),
         CompiledIsSolver(),
         WidthRank(),
