@@ -7,22 +7,15 @@ kernel = rf.Gaussian(0.5)
 solver = rf.Chebyshev(precondition="row-sum")  # the softmax normaliser is the preconditioner
 
 task = rf.KernelDraw(kernel=kernel, features=2, supports=SUPPORTS, scale=0.4)
-drawn = task.draw(16, seed=0)
-# Into the domain: |φ| ≤ 1.5, |y| ≤ 4.
-prompt = rf.Prompt(drawn.phi.clamp(-1, 1), drawn.y.clamp(-4, 4), drawn.phi_query.clamp(-1, 1))
-interval = (
-    RIDGE / (SUPPORTS + 1),
-    1 + RIDGE / 2,
-)  # holds the eigenvalues of D⁻¹A, whatever the prompt
-reference = rf.solve(solver, prompt, steps=STEPS, ridge=RIDGE, kernel=kernel, interval=interval)
+prompt = task.draw(16, seed=0).inside(max_norm=1.5, max_target=4.0)
 
 for width in (128, 256, 512, 1024):
     model = rf.compile(
         solver, kernel=kernel, attention="softmax", mlp="relu", mlp_width=width, features=2,
         steps=STEPS, ridge=RIDGE, max_norm=1.5, max_supports=SUPPORTS, max_target=4.0,
     )  # fmt: skip
-    found = rf.trajectory(model, prompt)
+    apart = rf.trajectory(model, prompt).distance(rf.reference(model, prompt)).max()
     print(
         f"{width:5} neurons, {model.transformer.config.n_layers} layers: largest difference to the "
-        f"solver {float(found.distance(reference).max()):.1e}"
+        f"solver {float(apart):.1e}"
     )

@@ -9,13 +9,13 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
+from ridgeformer.compiler import compile
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.solvers import NadarayaWatson, krr, solve
 from ridgeformer.studies import STUDIES, Findings, Number, run_study
 from ridgeformer.studies.dot_products import draw, matvec_error
 from ridgeformer.studies.gaussian import steps_to, width_for
 from ridgeformer.studies.gaussian_setting import RIDGE, SOLVERS, Setting, rmse, spectrum
-from ridgeformer.studies.one_head import one_softmax_head
 from ridgeformer.studies.smoother import KERNELS, SWEEPS, hindsight, similarity, smoother_weights
 from ridgeformer.studies.statistics import (
     estimate,
@@ -175,12 +175,12 @@ def test_the_study_smooths_as_the_solver_does(name, prompt):
 
 @pytest.mark.parametrize("temperature", [0.05, 1.0, 20.0])
 def test_one_softmax_head_is_the_smoother(prompt, temperature):
-    model = one_softmax_head(prompt, temperature)
-    assert (model.config.n_layers, model.config.n_heads) == (1, 1)
-    with torch.no_grad():
-        found = model(prompt.tokens(), prompt.supports + 1)
+    model = compile(
+        NadarayaWatson(), features=prompt.features, outputs=prompt.outputs,
+        kernel=Exponential(temperature), attention="softmax",
+    )  # fmt: skip
     expected = smoother_weights(similarity("exponential", prompt), temperature) @ prompt.y
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-11)
+    torch.testing.assert_close(model.predict(prompt), expected, rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", KERNELS)

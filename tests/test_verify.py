@@ -13,6 +13,7 @@ from ridgeformer.verification import THEOREMS, Verdict, verify
 from ridgeformer.verification import depth as depth_checks
 from ridgeformer.verification import rates as rate_checks
 from ridgeformer.verification import softmax as softmax_checks
+from ridgeformer.verification import structure as structure_checks
 from ridgeformer.verification import width as width_checks
 from ridgeformer.verification.base import Axes, Line, Outcome
 
@@ -94,6 +95,9 @@ PLANTED = [
     ("effective-dimension", width_checks, "eigenvalue_bound", lambda f: lambda *a, **k: f(*a, **k) / 3),
     ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("feature-drift", width_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
+    ("temperature", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
+    ("interpolated-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 30, z)),
+    ("sizes", structure_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
     ("dot-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, np.asarray(b**2), z)),
 ]  # fmt: skip
 
@@ -150,4 +154,33 @@ def test_a_wrong_construction_is_noticed(monkeypatch, attribute, wrong):
 
     monkeypatch.setattr(softmax_plan, "SoftmaxLowering", build)
     theorem = THEOREMS["compiled-is-solver"]
+    assert not Verdict(theorem, theorem.measure(0, True)).holds
+
+
+def test_a_leaking_mask_is_noticed(monkeypatch):
+    from ridgeformer.transformer.model import Attention
+
+    right = Attention.linear_prefix
+
+    def leaking(self, x, context):
+        return right(self, x, x.shape[1])  # queries among what the supports read
+
+    monkeypatch.setattr(Attention, "linear_prefix", leaking)
+    theorem = THEOREMS["masking"]
+    assert not Verdict(theorem, theorem.measure(0, True)).holds
+
+
+def test_a_reference_that_keeps_what_was_ablated_is_noticed(monkeypatch):
+    from ridgeformer.analysis.reference import WithoutKernel
+
+    monkeypatch.setattr(WithoutKernel, "kernel_product", EagerMachine.kernel_product)
+    theorem = THEOREMS["ablations"]
+    assert not Verdict(theorem, theorem.measure(0, True)).holds
+
+
+def test_a_ridge_left_in_the_weights_is_noticed(monkeypatch):
+    from ridgeformer.analysis import ridge
+
+    monkeypatch.setattr(ridge, "with_ridge", lambda model, twin: model)
+    theorem = THEOREMS["ridge-in-the-weights"]
     assert not Verdict(theorem, theorem.measure(0, True)).holds

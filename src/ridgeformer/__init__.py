@@ -35,7 +35,7 @@ _HOMES = {
         "ablate_head",
     ],
     "ridgeformer.compiler": ["CompiledModel", "compile", "size_report"],
-    "ridgeformer.readout": ["residual_stream", "trajectory"],
+    "ridgeformer.readout": ["reference", "residual_stream", "trajectory"],
     "ridgeformer.export": ["prefix_mask", "save_gpt2"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from ridgeformer.compiler import CompiledModel, compile, size_report
-from ridgeformer.compiler.domain import Domain
 from ridgeformer.kernels import Exponential, Gaussian, Kernel
-from ridgeformer.readout import trajectory
+from ridgeformer.readout import reference, trajectory
 from ridgeformer.report import Convergence, Section, Table, convergence_figure
-from ridgeformer.solvers import NadarayaWatson, Solver, certified_interval, krr, make_solver, solve
+from ridgeformer.solvers import NadarayaWatson, Solver, krr, make_solver, solve
 from ridgeformer.tasks import KernelDraw, Prompt
 
 PROMPTS, SUPPORTS, MAX_NORM, MAX_TARGET = 32, 32, 1.5, 4.0
@@ -80,26 +78,12 @@ class SoftmaxFinding:
 def draw(case: Case, seed: int) -> Prompt:
     """Targets from the kernel itself, brought inside the domain."""
     task = KernelDraw(kernel=case.kernel, features=case.features, supports=SUPPORTS, scale=0.6)
-    prompt = task.draw(PROMPTS, seed)
-
-    def inside(x: torch.Tensor) -> torch.Tensor:
-        longest: torch.Tensor = x.norm(dim=-1, keepdim=True)
-        return x * (MAX_NORM / longest).clamp(max=1.0)
-
-    y = prompt.y.clamp(-MAX_TARGET, MAX_TARGET)
-    return Prompt(inside(prompt.phi), y, inside(prompt.phi_query))
+    return task.draw(PROMPTS, seed).inside(MAX_NORM, MAX_TARGET)
 
 
 def measure(case: Case, seed: int) -> SoftmaxFinding:
     model, prompt = case.compile(), draw(case, seed)
-    kind = model.certificate.precondition
-    domain = Domain(case.kernel, MAX_NORM, SUPPORTS)
-    interval = certified_interval(
-        kind,  # type: ignore[arg-type]
-        case.ridge, domain.max_eigenvalue, domain.row_sums,
-    )  # fmt: skip
-    settings = {"steps": case.steps, "ridge": case.ridge, "kernel": case.kernel}
-    reference = solve(case.solver, prompt, interval=interval, **settings)  # type: ignore[arg-type]
+    solution = reference(model, prompt)
     exact = krr(prompt, ridge=case.ridge, kernel=case.kernel)
     one_head = solve(NadarayaWatson(), prompt, steps=1, ridge=case.ridge, kernel=case.kernel)
     ours = trajectory(model, prompt)
@@ -107,11 +91,11 @@ def measure(case: Case, seed: int) -> SoftmaxFinding:
     panel = Convergence(
         case.title,
         ours.distance(exact).amax(1).numpy(),
-        reference.distance(exact).amax(1).numpy(),
+        solution.distance(exact).amax(1).numpy(),
         np.full(case.steps + 1, smoother),
     )
     size, certificate = size_report(model), model.certificate
-    apart, promise = float(ours.distance(reference).max()), "round-off"
+    apart, promise = float(ours.distance(solution).max()), "round-off"
     if certificate.absolute_error is not None:
         promise = f"{certificate.absolute_error:.1e}"
     row = [

@@ -27,12 +27,12 @@ from torch import Tensor
 from ridgeformer.analysis.reference import (
     apart,
     coefficients,
-    kernel_of,
     program_of,
     values_without_reductions,
 )
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.readout import trajectory
+from ridgeformer.readout.reference import kernel_of
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edit, Record, ablate_head
 from ridgeformer.types import Refusal

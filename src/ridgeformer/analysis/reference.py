@@ -8,40 +8,14 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.compiler.domain import Domain
-from ridgeformer.kernels import Kernel, kernel_from
+from ridgeformer.kernels import Kernel
 from ridgeformer.program import Channel, Program, Scope, trace
 from ridgeformer.program.interpret import evaluate
 from ridgeformer.program.ops import Dot
-from ridgeformer.solvers import EagerMachine, Solver, certified_interval, make_solver
-from ridgeformer.solvers.machine import Interval
+from ridgeformer.readout.reference import interval_of, kernel_of, ridge_of, solver_of
+from ridgeformer.solvers import EagerMachine
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
-
-
-def solver_of(model: CompiledModel) -> Solver:
-    return make_solver(model.certificate.solver, model.certificate.precondition)
-
-
-def kernel_of(model: CompiledModel) -> Kernel:
-    return kernel_from(model.certificate.kernel)
-
-
-def ridge_of(model: CompiledModel) -> float:
-    if model.certificate.ridge is None:
-        raise Refusal("The model is a smoother and has no ridge: compile a solver.")
-    return model.certificate.ridge
-
-
-def interval_of(model: CompiledModel) -> Interval:
-    """The interval that the model's fixed coefficients are tuned to."""
-    c = model.certificate
-    if c.interval is not None:
-        return c.interval
-    sums = None
-    if c.max_norm is not None and c.max_supports is not None:
-        sums = Domain(kernel_of(model), c.max_norm, c.max_supports, c.max_target).row_sums
-    return certified_interval(c.precondition, ridge_of(model), c.max_eigenvalue, sums)  # type: ignore[arg-type]
 
 
 class WithoutKernel(EagerMachine):

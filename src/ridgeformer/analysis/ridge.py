@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ridgeformer.analysis.reference import apart, coefficients, ridge_of
+from ridgeformer.analysis.reference import apart, coefficients
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.readout import trajectory
+from ridgeformer.readout.reference import ridge_of
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 

@@ -41,6 +41,11 @@ Term = tuple[float, Form, Form]
 class Multiplier:
     """Stores sums of products; this one for a gated MLP."""
 
+    @property
+    def gate(self) -> float:
+        """What silences a neuron where it must not act; a gated MLP multiplies by a flag instead."""
+        return 1.0
+
     def know(self, cell: Cell, lo: float, hi: float) -> None:
         """Takes note of a cell's range, which exact products do not need."""
 

@@ -105,12 +105,9 @@ class SoftmaxLowering(TokenArithmetic):
             n = whole(self.norm(self.kernel))
             keys = scaled(phi, self.kernel.lengthscale**-2)
             return [phi, everyone, n + up], [keys, scaled(n, -1.0) + down, s.constant()]
-        if isinstance(self.kernel, Exponential):
-            keys = scaled(phi, 1 / self.kernel.temperature)
-            return [phi, everyone, up], [keys, down, s.constant()]
-        raise Refusal(
-            f"Softmax weights are not a {self.kernel.name} kernel: use --kernel exponential or gaussian."
-        )
+        assert isinstance(self.kernel, Exponential), "the plan refuses other kernels"
+        keys = scaled(phi, 1 / self.kernel.temperature)
+        return [phi, everyone, up], [keys, down, s.constant()]
 
     def kernel_average(self, v: Form, name: str) -> Cell:
         """o = D⁻¹K v at supports and queries, 0 at the aggregator."""

@@ -65,7 +65,7 @@ def relu_plan(request: Request, domain: Domain) -> Plan:
     lowering = lowered(request, domain, program, grid)
     error = budget.error(grid)
     certificate = request.certificate(program, "dual", domain=domain, absolute_error=error)
-    return Plan(lowering, certificate, gate_of(lowering), projection(request))
+    return Plan(lowering, certificate, lowering.multiplier.gate, projection(request))
 
 
 def lowered(request: Request, domain: Domain, program: Program, grid: Grid) -> SoftmaxLowering:
@@ -220,9 +220,4 @@ def smoother_plan(request: Request) -> Plan:
         error = max(error, 4 * domain.largest_logit * 4 / FINE_ENOUGH)
     certificate = request.certificate(program, "dual", domain=domain, relative_error=error)
     certificate = replace(certificate, max_supports=request.max_supports, ridge=None)
-    return Plan(lowering, certificate, gate_of(lowering), embedding)
-
-
-def gate_of(lowering: SoftmaxLowering) -> float:
-    multiplier = lowering.multiplier
-    return multiplier.gate if isinstance(multiplier, SquareMultiplier) else 1.0
+    return Plan(lowering, certificate, lowering.multiplier.gate, embedding)

@@ -1,5 +1,6 @@
 """Activations to trajectories."""
 
 from ridgeformer.readout.compiled import residual_stream, trajectory
+from ridgeformer.readout.reference import reference
 
-__all__ = ["residual_stream", "trajectory"]
+__all__ = ["reference", "residual_stream", "trajectory"]

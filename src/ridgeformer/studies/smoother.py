@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.compiler import compile
 from ridgeformer.kernels import Exponential, Gaussian, Kernel
-from ridgeformer.solvers import ConjugateGradient, condition_number, krr, solve
+from ridgeformer.solvers import ConjugateGradient, NadarayaWatson, condition_number, krr, solve
 from ridgeformer.studies.base import Findings, Number, Page, Progress, Study
-from ridgeformer.studies.one_head import one_softmax_head
 from ridgeformer.studies.smoother_page import smoother_page
 from ridgeformer.studies.statistics import estimate, rank_correlation
 from ridgeformer.tasks import KernelDraw, Prompt
@@ -220,8 +220,10 @@ def measure_head(prompts: int, seed: int) -> list[Number]:
     smooth = weights @ prompt.y
     kernel = Exponential(case.temperature)
     exact = krr(prompt, ridge=case.ridge, kernel=kernel)
-    with torch.no_grad():
-        head = one_softmax_head(prompt, case.temperature)(prompt.tokens(), prompt.supports + 1)
+    one_head = compile(
+        NadarayaWatson(), features=prompt.features, kernel=kernel, attention="softmax"
+    )
+    head = one_head.predict(prompt)
     apart = float((head - smooth).abs().max() / prompt.y.abs().max())
     found = [Number.exact("head", "softmax head", case.setting, apart, prompts)]
     spread = truth.std(1, correction=0, keepdim=True)

@@ -62,6 +62,16 @@ class Prompt:
     def to(self, dtype: torch.dtype) -> Prompt:
         return Prompt(self.phi.to(dtype), self.y.to(dtype), self.phi_query.to(dtype))
 
+    def inside(self, max_norm: float, max_target: float | None = None) -> Prompt:
+        """The prompt brought inside a domain: longer features shrunk, larger targets clipped."""
+
+        def shrunk(x: Tensor) -> Tensor:
+            longest: Tensor = x.norm(dim=-1, keepdim=True)
+            return x * (max_norm / longest).clamp(max=1.0)
+
+        y = self.y if max_target is None else self.y.clamp(-max_target, max_target)
+        return Prompt(shrunk(self.phi), y, shrunk(self.phi_query))
+
     def tokens(self) -> Float[Tensor, "batch n d_in"]:
         """The token sequence: k supports, one aggregator, then the queries.
 

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
 from ridgeformer.compiler import compile
-from ridgeformer.compiler.catalogue import FEATURES, MAX_NORM, MAX_SUPPORTS, RIDGE, Entry
-from ridgeformer.compiler.domain import Domain
-from ridgeformer.readout import trajectory
-from ridgeformer.solvers import (
-    ConjugateGradient,
-    certified_interval,
-    krr,
-    make_solver,
-    solve,
-)
-from ridgeformer.tasks import PrescribedSpectrum, Prompt
+from ridgeformer.compiler.catalogue import FEATURES, MAX_NORM, MAX_SUPPORTS, MAX_TARGET, Entry
+from ridgeformer.readout import reference, trajectory
+from ridgeformer.solvers import ConjugateGradient, krr, solve
+from ridgeformer.tasks import PrescribedSpectrum
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem, ratios
 
 
@@ -84,31 +76,16 @@ class CompiledIsSolver(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         steps, prompts = 4, 8 if fast else 64
+        task = PrescribedSpectrum(features=FEATURES, supports=MAX_SUPPORTS, condition=10)
+        prompt = task.draw(prompts, seed).inside(MAX_NORM, MAX_TARGET)
         found, lines = [], []
         for entry in MODELS:
             model = entry.compile(steps=steps)
-            certificate, kernel = model.certificate, entry.options()["kernel"]
-            prompt = inside(prompts, seed)
-            domain = Domain(kernel, MAX_NORM, MAX_SUPPORTS)
-            interval = None
-            if entry.solver not in ("cg", "nadaraya-watson"):
-                sums = domain.row_sums if entry.attention == "softmax" else None
-                interval = certified_interval(
-                    entry.precondition,  # type: ignore[arg-type]
-                    RIDGE, certificate.max_eigenvalue, sums,
-                )  # fmt: skip
-            solver = make_solver(entry.solver, entry.precondition)
-            reference = solve(
-                solver,
-                prompt,
-                steps=certificate.steps,
-                ridge=RIDGE,
-                kernel=kernel,
-                interval=interval,
-            )
+            certificate = model.certificate
+            solution = reference(model, prompt)
             ours = trajectory(model, prompt)
-            apart = (ours.predictions - reference.predictions).abs().numpy()
-            largest = float(reference.predictions.abs().max())
+            apart = (ours.predictions - solution.predictions).abs().numpy()
+            largest = float(solution.predictions.abs().max())
             promise = certificate.absolute_error
             if promise is None:
                 assert certificate.relative_error is not None
@@ -121,16 +98,3 @@ class CompiledIsSolver(Theorem):
         )
         axes = Axes("step", "|model − solver|")
         return Outcome(settings, np.concatenate(found), lines, axes)
-
-
-def inside(prompts: int, seed: int) -> Prompt:
-    """A prompt inside the catalogue's domain."""
-    drawn = PrescribedSpectrum(features=FEATURES, supports=MAX_SUPPORTS, condition=10).draw(
-        prompts, seed
-    )
-
-    def shrunk(x: Tensor) -> Tensor:
-        norms: Tensor = x.norm(dim=-1, keepdim=True)
-        return x * (MAX_NORM / norms).clamp(max=1.0)
-
-    return Prompt(shrunk(drawn.phi), drawn.y.clamp(-2, 2), shrunk(drawn.phi_query))

@@ -41,15 +41,8 @@ class RowSumRate(Theorem):
     def measure(self, seed: int, fast: bool) -> Outcome:
         kernel, ridge, supports = Gaussian(0.7), 0.2, 16
         steps, prompts = (16, 8) if fast else (48, 64)
-        drawn = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.4).draw(
-            prompts, seed
-        )
-
-        def inside(x: torch.Tensor) -> torch.Tensor:
-            longest: torch.Tensor = x.norm(dim=-1, keepdim=True)
-            return x * (1.5 / longest).clamp(max=1.0)
-
-        prompt = Prompt(inside(drawn.phi), drawn.y, inside(drawn.phi_query))
+        task = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.4)
+        prompt = task.draw(prompts, seed).inside(1.5)
         interval = EagerMachine(prompt, kernel, ridge).interval("row-sum")
         exact = krr(prompt, ridge=ridge, kernel=kernel)
         found, lines = [], []

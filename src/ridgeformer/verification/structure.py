@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import product
+
 import numpy as np
 import torch
 
@@ -9,7 +12,7 @@ from ridgeformer.compiler import CompiledModel, compile
 from ridgeformer.kernels import Exponential
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
-from ridgeformer.transformer import Record
+from ridgeformer.transformer import Record, Transformer, TransformerConfig
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem
 
 
@@ -17,8 +20,8 @@ class Sizes(Theorem):
     name = "sizes"
     title = "Depth, width and heads are what the formulas say"
     statement = (
-        "CG with linear attention takes 7T + 1 layers, p + 10r + 3 channels and one mat-vec head for all "
-        "r outputs; fixed coefficients take T + 1 layers and p + 7 channels at most; behind softmax CG "
+        "CG with linear attention takes 7T + 1 layers, p + 10r + 3 channels and per step one mat-vec head "
+        "for all r outputs; Chebyshev takes T + 1 layers and, for one output, p + 7 channels; behind softmax CG "
         "takes 10T + 6 layers. Every count is exact, for T ≥ 3; shorter programs may be narrower."
     )
     see = "Layers of compiled models against the formula: every ratio is exactly 1."
@@ -30,10 +33,15 @@ class Sizes(Theorem):
         steps_tried = (3, 5, 8) if fast else (3, 5, 8, 13, 21)
         for steps in steps_tried:
             for p, r in ((3, 1), (6, 1), (4, 2), (5, 3)):
-                cg = linear("cg", p, r, steps).transformer.config
+                model = linear("cg", p, r, steps)
+                cg = model.transformer.config
                 found += same(cg.n_layers, 7 * steps + 1) + same(cg.d_model, p + 10 * r + 3)
+                found += same(len(matvec_widths(model)), steps)
+                found += [ratio for width in matvec_widths(model) for ratio in same(width, r)]
                 fixed = linear("chebyshev", p, r, steps).transformer.config
                 found += same(fixed.n_layers, steps + 1)
+                if r == 1:
+                    found += same(fixed.d_model, p + 7)
             counted["cg"].append(cg.n_layers)
             counted["chebyshev"].append(fixed.n_layers)
             soft = compile(
@@ -65,6 +73,12 @@ def linear(name: str, features: int, outputs: int, steps: int) -> CompiledModel:
     )
 
 
+def matvec_widths(model: CompiledModel) -> list[int]:
+    """How many outputs each mat-vec head writes."""
+    heads = [head for layer in model.sites["layers"] for head in layer["attention"]]
+    return [len(head["writes"]) for head in heads if head["does"].startswith("K")]
+
+
 def same(counted: int, predicted: int) -> list[float]:
     """The larger over the smaller: 1 if they agree, more than 1 if they do not."""
     return [max(counted / predicted, predicted / counted)]
@@ -75,62 +89,68 @@ class Masking(Theorem):
     title = "No support or aggregator state depends on a query"
     statement = (
         "At every layer the states of supports and aggregator are, bit by bit, the same whatever the "
-        "queries are: the Jacobian from query to context is 0."
+        "queries are, for any weights: the Jacobian from query to context is 0."
     )
     see = "Bits that differ in the context, layer by layer, with other queries: none; at the queries, many."
     attained = 0.0
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        task = PrescribedSpectrum(features=4, supports=12, condition=30)
-        prompt = task.draw(4 if fast else 32, seed)
+        prompt = PrescribedSpectrum(features=4, supports=12, condition=30).draw(
+            4 if fast else 32, seed
+        )
         other = Prompt(prompt.phi, prompt.y, 3 * prompt.phi_query.flip(1) + 1)
-        models = {
-            "cg, linear attention": linear("cg", 4, 1, 4),
-            "cg, causal": compile(
-                make_solver("cg"),
-                features=4,
-                steps=4,
-                ridge=1.0,
-                max_eigenvalue=task.max_eigenvalue,
-                causal=True,
-            ),
-            "cg, softmax": compile(
-                make_solver("cg"),
-                features=4,
-                steps=4,
-                ridge=1.0,
-                kernel=Exponential(20.0),
-                attention="softmax",
-                mlp="reglu",
-                max_norm=20.0,
-                max_supports=16,
-            ),
-        }
         found, lines = [], []
-        for name, model in models.items():
-            inside, outside = differing_entries(model, prompt, other)
+        for name, transformer in masked_models(prompt, seed).items():
+            inside, outside = differing_entries(transformer, prompt, other)
             found.append(inside)
             layers = list(range(len(inside)))
             lines.append(Line(name, layers, inside.tolist()))
             lines.append(Line(f"{name}, at the queries", layers, outside.tolist(), bound=True))
-        settings = f"3 models, {len(prompt.phi)} prompts, every sublayer"
+        settings = f"{len(found)} models, {len(prompt.phi)} prompts, every sublayer"
         axes = Axes("sublayer", "entries that differ", log_y=False)
-        # One entry that differs is a violation: the number of them is the ratio, plus what 0 would be.
+        # One entry that differs is a violation: twice their number is the ratio.
         return Outcome(settings, 2 * np.concatenate(found), lines, axes)
 
 
+def masked_models(prompt: Prompt, seed: int) -> dict[str, Transformer]:
+    """Compiled models, and random weights, which have no zeros that could hide a leak."""
+    largest = float(torch.linalg.matrix_norm(prompt.phi, 2).square().max())
+    cg = partial(compile, make_solver("cg"), features=4, steps=4, ridge=1.0)
+    softmax = cg(
+        kernel=Exponential(20.0),
+        attention="softmax",
+        mlp="reglu",
+        max_norm=20.0,
+        max_supports=16,
+    )
+    models = {
+        "cg, linear attention": cg(max_eigenvalue=largest).transformer,
+        "cg, causal": cg(max_eigenvalue=largest, causal=True).transformer,
+        "cg, softmax": softmax.transformer,
+    }
+    for attention, mask in product(("linear", "softmax"), ("prefix", "causal")):
+        shape = {"d_model": 16, "d_head": 8, "n_layers": 4, "n_heads": 2, "d_mlp": 32}
+        kind = {"attention": attention, "mask": mask, "dtype": "float64"}
+        tokens = {"d_in": prompt.tokens().shape[-1], "d_out": 1}
+        config = TransformerConfig.from_dict(shape | kind | tokens)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            models[f"random weights, {attention}, {mask}"] = Transformer(config)
+    return models
+
+
 def differing_entries(
-    model: CompiledModel, prompt: Prompt, other: Prompt
+    transformer: Transformer, prompt: Prompt, other: Prompt
 ) -> tuple[np.ndarray, np.ndarray]:
     names = ["embed"]
-    for layer in range(model.transformer.config.n_layers):
+    for layer in range(transformer.config.n_layers):
         names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
     context = prompt.supports + 1
     streams = []
     for given in (prompt, other):
         record = Record.of(names)
         with torch.inference_mode():
-            model.transformer.residual_stream(given.tokens(), context, [record])
+            transformer.residual_stream(given.tokens(), context, [record])
         streams.append(torch.stack([record.values[name] for name in names]))
     apart = streams[0] != streams[1]
     return (
