@@ -6,12 +6,11 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 
 from ridgeformer.compiler import compile
-from ridgeformer.compiler.dot_product import extrapolation_weights
 from ridgeformer.kernels import Polynomial
 from ridgeformer.readout import trajectory
 from ridgeformer.solvers import krr, make_solver, solve
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory import cg_prediction_bound
+from ridgeformer.theory import cg_prediction_bound, extrapolation_weights
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

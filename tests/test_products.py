@@ -7,13 +7,13 @@ import torch
 from ridgeformer.compiler.assemble import Assembler, build
 from ridgeformer.compiler.layout import Layout, erase_the_dead, take_over
 from ridgeformer.compiler.lower import Site
-from ridgeformer.compiler.multiply import Grid, Multiplier, SquareMultiplier, product_error
+from ridgeformer.compiler.multiply import Grid, Multiplier, SquareMultiplier
 from ridgeformer.compiler.schedule import whole
 from ridgeformer.compiler.softmax import SoftmaxLowering
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.solvers import EagerMachine, certified_interval, make_solver
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory import amplification
+from ridgeformer.theory import amplification, product_error_bound
 from ridgeformer.transformer import Record
 
 A, B = (0.1, 1.7), (-2.0, 2.0)
@@ -68,7 +68,7 @@ def test_interpolated_products_err_as_promised(layers):
         grid = Grid(int(intervals), layers)
         found = product_model(SquareMultiplier(grid))(x, y)
         errors.append(np.abs(found - x * y).max())
-        promised = product_error(A, B, grid)
+        promised = product_error_bound(A, B, grid.finest)
         assert errors[-1] <= promised * (1 + 1e-9) + 1e-13
         assert errors[-1] > 0.9 * promised, "the promise is not idle"
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]

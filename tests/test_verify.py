@@ -82,7 +82,7 @@ def test_violated_and_vacuous_bounds_are_told_apart():
 
 
 PLANTED = [
-    ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 4),
+    ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 100),
     ("fixed-coefficient-rates", depth_checks, "richardson_rate", lambda f: lambda c: f(c) * 0.98),
     ("fixed-coefficient-rates", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(c, t + 1)),
@@ -90,15 +90,20 @@ PLANTED = [
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(2 * c, t)),
     ("row-sum-rate", rate_checks, "richardson_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("several-outputs", rate_checks, "block_cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("several-outputs", rate_checks, "block_cg_energy_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("inexact-fixed-coefficients", rate_checks, "perturbed_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("inexact-cg", rate_checks, "residual_gap_bound", lambda f: lambda *a, **k: f(*a, **k) / 10),
     ("width-rank", width_checks, "rank_error", lambda f: lambda *a, **k: f(*a, **k) * 1.001),
     ("effective-dimension", width_checks, "eigenvalue_bound", lambda f: lambda *a, **k: f(*a, **k) / 3),
     ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("feature-drift", width_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
     ("temperature", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
-    ("interpolated-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 30, z)),
+    ("interpolated-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 10, z)),
     ("sizes", structure_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
-    ("dot-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, np.asarray(b**2), z)),
+    ("dot-products", softmax_checks, "dot_product_bound", lambda f: lambda *a, **k: f(*a, **k) / 4),
+    ("normaliser", softmax_checks, "normaliser_round_off", lambda f: lambda *a, **k: f(*a, **k) / 1000),
+    ("row-sum-spectrum", softmax_checks, "row_sum_spectrum_bound", lambda f: lambda *a, **k: (2 * f(*a, **k)[0], f(*a, **k)[1])),
+    ("row-sum-spectrum", softmax_checks, "row_sums", lambda f: lambda *a, **k: f(*a, **k) - 1),
 ]  # fmt: skip
 
 

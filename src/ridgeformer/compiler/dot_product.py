@@ -14,19 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ridgeformer.compiler.arithmetic import Sum
 from ridgeformer.compiler.schedule import Cell, Form, Output, form_key, piece, scaled, whole
 from ridgeformer.compiler.softmax import RowSum, SoftmaxLowering
 from ridgeformer.program.ops import Diagonal, Op
-
-
-def extrapolation_weights(pairs: int) -> np.ndarray:
-    """w with Σ w_c c = 1 and Σ w_c c^{2j+1} = 0 for j = 1 … pairs − 1."""
-    c = np.arange(1.0, pairs + 1)
-    powers = c[None, :] ** (2 * np.arange(pairs)[:, None] + 1)
-    return np.linalg.solve(powers, np.eye(pairs)[0])
+from ridgeformer.theory import extrapolation_weights
 
 
 @dataclass

@@ -29,6 +29,10 @@ from ridgeformer.compiler.schedule import (
     whole,
 )
 
+LEAST_KEPT = 1 / 16
+"""A cell c·x + … may take over the channels of x if c is at least this. (c − 1)·x is then added to x,
+which leaves round-off of the size of x, not of c·x."""
+
 
 def take_over(s: Schedule) -> None:
     """Lets each cell continue in the channels of an input that dies with it."""
@@ -44,7 +48,8 @@ def take_over(s: Schedule) -> None:
     for index, write in enumerate(s.writes):
         if isinstance(write, LinearWrite) and write.cell.written == write.time:
             for part in write.form:
-                if write.cell.base is None and replaceable(part, write.cell):
+                kept = abs(part.coefficient) >= LEAST_KEPT and replaceable(part, write.cell)
+                if write.cell.base is None and kept:
                     write.cell.base, part.cell.replaced = part.cell, True
                     minus = Part(-1.0, part.cell, part.offset, part.width)
                     form = subtract(write.form, minus)

@@ -32,6 +32,7 @@ from ridgeformer.compiler.schedule import (
     scaled,
     whole,
 )
+from ridgeformer.theory import balance
 
 Term = tuple[float, Form, Form]
 """coefficient·a·b"""
@@ -83,9 +84,10 @@ class Grid:
     intervals: int
     layers: int = 1
 
-    def finest(self, width: float) -> float:
-        """The distance of the last layer's knots on a range of that width."""
-        return width / float(self.intervals) ** self.layers
+    @property
+    def finest(self) -> float:
+        """How many intervals of the last layer a range is divided into."""
+        return float(self.intervals) ** self.layers
 
 
 FINE_ENOUGH = 2.0**48
@@ -186,19 +188,6 @@ class SquareMultiplier(Multiplier):
         out = add_squares(s, time, 1, (), squares, grid, name)
         self.know(out, 0.0, scale * sum(max(q.lo**2, q.hi**2) for q in squares))
         return out
-
-
-def balance(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """The scale of a that makes the squares' error smallest: both factors get the same width."""
-    width = max(a[1] - a[0], 1e-12 * max(map(abs, a)), 1e-300)
-    return max(b[1] - b[0], 1e-300) / width
-
-
-def product_error(a: tuple[float, float], b: tuple[float, float], grid: Grid) -> float:
-    """A bound on |a·b − its interpolant| for a and b in their ranges."""
-    scale = balance(a, b)
-    h = grid.finest(scale * (a[1] - a[0]) + (b[1] - b[0]))
-    return h**2 / 4 / (4 * scale)  # both squares err in [0, h²/4], so their difference within h²/4
 
 
 def add_squares(

@@ -11,11 +11,16 @@ from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
 
 from ridgeformer.compiler.domain import Domain
-from ridgeformer.compiler.multiply import FINE_ENOUGH, Grid, product_error
+from ridgeformer.compiler.multiply import FINE_ENOUGH, Grid
 from ridgeformer.compiler.request import Request
 from ridgeformer.program import Program, ranges
 from ridgeformer.solvers import certified_interval
-from ridgeformer.theory import Sensitivity, sensitivity
+from ridgeformer.theory import (
+    Sensitivity,
+    interpolated_prediction_bound,
+    product_error_bound,
+    sensitivity,
+)
 from ridgeformer.types import Refusal
 
 WIDEST = 2**15
@@ -51,7 +56,7 @@ class ErrorBudget:
     """What set-up and round-off cost."""
 
     def product(self, grid: Grid) -> float:
-        return product_error(self.first, self.second, grid)
+        return product_error_bound(self.first, self.second, grid.finest)
 
     def error(self, grid: Grid) -> float:
         """The certified error of every prediction; infinite where an iterate may leave its range."""
@@ -59,8 +64,14 @@ class ErrorBudget:
         strays = self.spread * self.response.iterate * once / sqrt(self.least_scaling)
         if strays > self.room:
             return inf
-        reach = self.query * self.spread * self.response.prediction
-        return (reach + self.direct) * once + self.rest
+        reached = interpolated_prediction_bound(
+            once,
+            spread=self.spread,
+            query=self.query,
+            response=self.response.prediction,
+            direct=self.direct,
+        )
+        return reached + self.rest
 
     def grid(self, tolerance: float, layers: int) -> Grid:
         """The coarsest grid that keeps the tolerance."""

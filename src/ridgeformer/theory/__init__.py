@@ -12,6 +12,11 @@ from ridgeformer.theory.depth import (
     richardson_rate,
     termination_steps,
 )
+from ridgeformer.theory.dot_products import (
+    derivative_error_bound,
+    dot_product_bound,
+    extrapolation_weights,
+)
 from ridgeformer.theory.drift import (
     cross_drift_bound,
     drift_prediction_bound,
@@ -28,6 +33,13 @@ from ridgeformer.theory.inexact import (
     residual_gap_bound,
     residual_prediction_bound,
 )
+from ridgeformer.theory.interpolation import (
+    balance,
+    interpolated_prediction_bound,
+    interpolation_intervals,
+    product_error_bound,
+)
+from ridgeformer.theory.normaliser import normaliser_round_off, row_sum_spectrum_bound, row_sums
 from ridgeformer.theory.preconditioning import jacobi_condition_bound, preconditioned_condition
 from ridgeformer.theory.query_error import (
     approximate_prediction,
@@ -58,6 +70,7 @@ __all__ = [
     "Sensitivity",
     "amplification",
     "approximate_prediction",
+    "balance",
     "block_cg_energy_bound",
     "block_cg_prediction_bound",
     "cg_prediction_bound",
@@ -66,21 +79,28 @@ __all__ = [
     "chebyshev_prediction_bound",
     "cross",
     "cross_drift_bound",
+    "derivative_error_bound",
+    "dot_product_bound",
     "drift_prediction_bound",
     "eigen_truncation",
     "eigenvalue_after",
     "eigenvalue_bound",
     "energy_error",
+    "extrapolation_weights",
     "gram",
     "gram_drift_bound",
     "heavy_ball_factor",
     "heavy_ball_prediction_bound",
+    "interpolated_prediction_bound",
+    "interpolation_intervals",
     "jacobi_condition_bound",
     "lipschitz_constant",
+    "normaliser_round_off",
     "perturbed_prediction_bound",
     "preconditioned_condition",
     "preconditioned_system",
     "prediction_bound",
+    "product_error_bound",
     "query_error_bound",
     "query_error_terms",
     "query_weight",
@@ -92,6 +112,8 @@ __all__ = [
     "resolvent_difference",
     "richardson_prediction_bound",
     "richardson_rate",
+    "row_sum_spectrum_bound",
+    "row_sums",
     "sensitivity",
     "sufficient_width",
     "system_eigenvalues",

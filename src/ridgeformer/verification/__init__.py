@@ -4,9 +4,15 @@ from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
 from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
-from ridgeformer.verification.rates import InexactCG, RowSumRate, SeveralOutputs
+from ridgeformer.verification.rates import InexactCG, InexactFixed, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
-from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
+from ridgeformer.verification.softmax import (
+    DotProducts,
+    InterpolatedProducts,
+    Normaliser,
+    RowSumSpectrum,
+    SmootherLimits,
+)
 from ridgeformer.verification.structure import Masking, Sizes
 from ridgeformer.verification.width import (
     EffectiveDimension,
@@ -23,6 +29,7 @@ THEOREMS: dict[str, Theorem] = {
         ChebyshevWorstMode(),
         RowSumRate(),
         SeveralOutputs(),
+        InexactFixed(),
         InexactCG(),
         FiniteTermination(),
         CompiledIsSolver(),
@@ -34,6 +41,8 @@ THEOREMS: dict[str, Theorem] = {
         Masking(),
         InterpolatedProducts(),
         DotProducts(),
+        Normaliser(),
+        RowSumSpectrum(),
         SmootherLimits(),
         Ablations(),
         RidgeInTheWeights(),
