@@ -1,4 +1,4 @@
-"""Softmax heads: dot products from pairs, the normaliser, interpolated products, masks."""
+"""Constructions: dot products from pairs of heads, the normaliser, products, reciprocals, masks."""
 
 from math import cos, pi, tan
 
@@ -14,7 +14,8 @@ from ridgeformer.compiler import compile
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.readout import reference, trajectory
 from ridgeformer.solvers import make_solver
-from ridgeformer.tasks import Prompt
+from ridgeformer.tasks import PrescribedSpectrum, Prompt
+from ridgeformer.transformer import Transformer, TransformerConfig
 from ridgeformer.types import Refusal
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -195,3 +196,61 @@ def test_a_tolerance_buys_the_width_of_the_formula():
     assert len(found) == 2
     for chosen, predicted in found.values():
         assert chosen == predicted
+
+
+@pytest.mark.parametrize("ratio", [1.15, 2.0, 6.0])
+def test_reciprocals_err_by_the_sixth_chebyshev_polynomial(ratio, monkeypatch):
+    """The polynomial's own error, in forty digits: coarser tables than the compiler's show it."""
+    from ridgeformer.program import tables
+
+    monkeypatch.setattr(tables, "FINE_RATIO", ratio)
+    monkeypatch.setattr(tables, "COARSE_RATIO", ratio)
+    r = tables.reciprocal_table.__wrapped__(1.0, ratio**3)
+    chord = (1 + ratio) ** 2 / (4 * ratio)
+    guess_error = 1 - 2 / (1 + chord)
+    bound = theory.reciprocal_error_bound(guess_error)
+    worst = 0.0
+    with mpmath.workdps(40):
+        for e in map(mpmath.mpf, np.linspace(-guess_error, guess_error, 401).tolist()):
+            p = (1 + r.a * e) * (1 + r.b * e + r.c * e**2) * (1 + r.d * e + r.f * e**2)
+            worst = max(worst, float(abs((1 - e) * p - 1)))
+    # The coefficients are rounded to float64, which costs some units of it.
+    assert worst <= bound + 1e-15
+    assert worst > 0.99 * bound
+    x = torch.from_numpy(np.geomspace(1.0, ratio**3, 1001))
+    # The table is balanced by its largest error on 257 points of a cell.
+    assert float((1 - x * r.table(x)).abs().max()) <= guess_error * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("attention", ["linear", "softmax"])
+@pytest.mark.parametrize("mask", ["prefix", "causal"])
+class TestMasks:
+    def model(self, attention, mask):
+        torch.manual_seed(0)
+        return Transformer(
+            TransformerConfig(
+                d_in=7, d_out=1, d_model=12, n_layers=3, n_heads=2, d_head=6, d_mlp=24,
+                attention=attention, mask=mask, dtype="float64", attn_scale=0.2,
+            )
+        )  # fmt: skip
+
+    def test_no_bit_of_the_context_depends_on_a_query(self, attention, mask):
+        prompt = PrescribedSpectrum(features=3, supports=70, condition=5).draw(4, seed=0)
+        other = Prompt(prompt.phi, prompt.y, 7 * prompt.phi_query.flip(1) - 2)
+        model = self.model(attention, mask)
+        inside, outside = theory.context_leak(model, prompt, other)
+        assert not inside.any()
+        assert outside[1:].float().mean() > 0.9
+
+    def test_the_jacobian_from_query_to_context_is_zero(self, attention, mask):
+        model = self.model(attention, mask)
+        context = torch.randn(1, 5, 7, dtype=torch.float64)
+        query = torch.randn(1, 2, 7, dtype=torch.float64, requires_grad=True)
+        stream = model.residual_stream(torch.cat([context, query], dim=1), 5)
+        (slope,) = torch.autograd.grad(stream[:, :5].square().sum(), query, allow_unused=True)
+        assert slope is None or not slope.any()
+        (own,) = torch.autograd.grad(
+            model.residual_stream(torch.cat([context, query], dim=1), 5)[:, 5].sum(), query
+        )
+        assert own[:, 0].all()
+        assert not own[:, 1].any(), "nor does a query read another"

@@ -39,6 +39,7 @@ from ridgeformer.theory.interpolation import (
     interpolation_intervals,
     product_error_bound,
 )
+from ridgeformer.theory.masking import context_leak
 from ridgeformer.theory.normaliser import normaliser_round_off, row_sum_spectrum_bound, row_sums
 from ridgeformer.theory.preconditioning import jacobi_condition_bound, preconditioned_condition
 from ridgeformer.theory.query_error import (
@@ -46,6 +47,7 @@ from ridgeformer.theory.query_error import (
     query_error_bound,
     query_error_terms,
 )
+from ridgeformer.theory.reciprocal import reciprocal_error_bound
 from ridgeformer.theory.sensitivity import Sensitivity, amplification, sensitivity
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
 from ridgeformer.theory.systems import (
@@ -77,6 +79,7 @@ __all__ = [
     "cg_rate",
     "chebyshev_factor",
     "chebyshev_prediction_bound",
+    "context_leak",
     "cross",
     "cross_drift_bound",
     "derivative_error_bound",
@@ -105,6 +108,7 @@ __all__ = [
     "query_error_terms",
     "query_weight",
     "rank_error",
+    "reciprocal_error_bound",
     "relative_error_bound",
     "residual_gap_bound",
     "residual_prediction_bound",

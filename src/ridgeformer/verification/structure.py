@@ -12,7 +12,8 @@ from ridgeformer.compiler import CompiledModel, compile
 from ridgeformer.kernels import Exponential
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
-from ridgeformer.transformer import Record, Transformer, TransformerConfig
+from ridgeformer.theory import context_leak
+from ridgeformer.transformer import Transformer, TransformerConfig
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem
 
 
@@ -101,7 +102,10 @@ class Masking(Theorem):
         other = Prompt(prompt.phi, prompt.y, 3 * prompt.phi_query.flip(1) + 1)
         found, lines = [], []
         for name, transformer in masked_models(prompt, seed).items():
-            inside, outside = differing_entries(transformer, prompt, other)
+            inside, outside = (
+                leak.sum((1, 2, 3)).double().numpy()
+                for leak in context_leak(transformer, prompt, other)
+            )
             found.append(inside)
             layers = list(range(len(inside)))
             lines.append(Line(name, layers, inside.tolist()))
@@ -137,23 +141,3 @@ def masked_models(prompt: Prompt, seed: int) -> dict[str, Transformer]:
             torch.manual_seed(seed)
             models[f"random weights, {attention}, {mask}"] = Transformer(config)
     return models
-
-
-def differing_entries(
-    transformer: Transformer, prompt: Prompt, other: Prompt
-) -> tuple[np.ndarray, np.ndarray]:
-    names = ["embed"]
-    for layer in range(transformer.config.n_layers):
-        names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
-    context = prompt.supports + 1
-    streams = []
-    for given in (prompt, other):
-        record = Record.of(names)
-        with torch.inference_mode():
-            transformer.residual_stream(given.tokens(), context, [record])
-        streams.append(torch.stack([record.values[name] for name in names]))
-    apart = streams[0] != streams[1]
-    return (
-        apart[:, :, :context].sum((1, 2, 3)).double().numpy(),
-        apart[:, :, context:].sum((1, 2, 3)).double().numpy(),
-    )
