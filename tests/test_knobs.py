@@ -117,6 +117,7 @@ def test_the_residual_of_a_mode_is_chebyshevs_polynomial(eigenvalue):
     residual = (1 - eigenvalue * run.states["alpha"][-1] / prompt.y).abs()
     expected = chebyshev_residual(eigenvalue, (1.0, 9.0), 4)
     np.testing.assert_allclose(float(residual), expected, rtol=1e-9)
+    assert (expected > 1) == (eigenvalue > 10)
 
 
 def test_the_misfit_of_the_ridge_is_bounded_on_both_sides():

@@ -53,7 +53,7 @@ def richardson_condition(steps: int, tolerance: float) -> float:
 def chebyshev_residual(eigenvalue: float, interval: Interval, steps: int) -> float:
     """|T_T((c − σ)/h)|/T_T(c/h), the residual of Chebyshev tuned to [c − h, c + h] on a mode σ.
 
-    At most 1/T_T(c/h) inside the interval; beyond its upper end it grows like σ^T, past 1.
+    At most 1/T_T(c/h) inside the interval; beyond its upper end it grows, and passes 1 at σ = 2c.
     """
     lo, hi = interval
     x = abs(hi + lo - 2 * eigenvalue) / (hi - lo)

@@ -123,8 +123,8 @@ class KnobConditioning(Theorem):
     statement = (
         "T steps bring every system to ε just if κ ≤ (c+1)/(c−1), c = cosh(arcosh(1/ε)/T), for CG and "
         "Chebyshev, or κ ≤ (1+ε<sup>1/T</sup>)/(1−ε<sup>1/T</sup>) for gradient descent. A Chebyshev model with an "
-        "eigenvalue σ beyond its interval c ± h errs by exactly T<sub>T</sub>((σ−c)/h)/T<sub>T</sub>(c/h), more "
-        "than no prediction at all, and its certificate refuses such a prompt."
+        "eigenvalue σ beyond its interval c ± h errs by exactly T<sub>T</sub>((σ−c)/h)/T<sub>T</sub>(c/h) there, past "
+        "σ = 2c more than no prediction at all, and its certificate refuses such a prompt."
     )
     see = (
         "Worst prompts lie on the dotted predictions and cross ε where they say; ordinary prompts stay "

@@ -187,6 +187,7 @@ class KnobTemperature(Theorem):
     def measure(self, seed: int, fast: bool) -> Outcome:
         k, batch = SUPPORTS, 8 if fast else 64
         prompt = on_the_sphere(batch, seed)
+        centred, others = slice(0, batch // 2), slice(batch // 2, batch)  # of the first kind
         hot = hot_temperature(k, 1.0, ridge=RIDGE, share=0.5)
         cold = cold_temperature(k, 1 - COSINE, share=0.1)
         coldest = 1 / log((LARGEST_NORMALISER["float64"] - 1) / k)
@@ -202,16 +203,18 @@ class KnobTemperature(Theorem):
             allowance = promise(model) * float(seen.abs().max()) * k**0.5
             found += [both_sides(*case, allowance) for case in cases]
             size = prompt.y.norm(dim=1).numpy()
-            misfit, at_new = (case[0] / size for case in cases[-2:])
+            fit, new = ([v / size for v in case] for case in cases[-2:])
             if temperature == hot:  # half of a centred target is not fitted
-                found.append(0.5 / misfit[: batch // 2].ravel())
-            if temperature == cold:  # the angles of the first kind are what the number is for
-                found.append(at_new[:batch].ravel() / 0.1)
-            first = [tuple(v / size for v in case) for case in cases[-2:]]
-            fit, new = ([float(v[part].max()) for v in case] for case, part in zip(
-                first, (slice(0, batch // 2), slice(batch // 2, batch)), strict=True
-            ))  # fmt: skip
-            rows.append((temperature, *fit, new[0], new[2]))
+                found.append(0.5 / fit[0][centred].ravel())
+            if temperature == cold:  # the number is for the angles of the first kind
+                found.append(new[0][:batch].ravel() / 0.1)
+            rows.append(
+                [
+                    temperature,
+                    *(v[centred].max() for v in fit),
+                    *(v[others].max() for v in new[::2]),
+                ]
+            )
         lines = temperature_lines(np.array(rows))
         drawn = list(lines)
         lines += [
@@ -259,7 +262,8 @@ def temperature_cases(
 
 
 def temperature_lines(rows: np.ndarray) -> list[Line]:
-    x, misfit, least, most, size, ceiling = np.maximum(rows, 1e-17).T
+    # Drawn down to what the certificate leaves open.
+    x, misfit, least, most, size, ceiling = np.maximum(rows, 1e-9).T
     below = ceiling < 1
     return [
         Line("misfit at the supports", x.tolist(), misfit.tolist()),
