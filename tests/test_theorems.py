@@ -25,7 +25,7 @@ from ridgeformer.types import Refusal
 from theorem_cases import CASES, STEPS, diagonal_prompt, largest_ratio
 
 ROOT = Path(__file__).parent.parent
-TESTS = "".join(path.read_text() for path in sorted((ROOT / "tests").glob("test_theor*.py")))
+TESTS = "".join(path.read_text() for path in sorted((ROOT / "tests").glob("test_*.py")))
 
 BOUNDS = {
     GradientDescent: theory.richardson_prediction_bound,

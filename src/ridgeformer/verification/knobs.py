@@ -79,7 +79,7 @@ class KnobDepth(Theorem):
     )
     see = (
         "Measured errors lie on the dotted predictions and cross ε at the predicted number of layers; "
-        "CG pays seven layers a step for coefficients that it need not be told."
+        "CG pays with layers for coefficients that it need not be told."
     )
 
     def measure(self, seed: int, fast: bool) -> Outcome:
