@@ -3,6 +3,8 @@
 from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
+from ridgeformer.verification.knobs import KnobConditioning, KnobDepth, KnobRidge
+from ridgeformer.verification.knobs_of_data import KnobCollinear, KnobTemperature, KnobWidth
 from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
 from ridgeformer.verification.rates import InexactCG, InexactFixed, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
@@ -46,6 +48,12 @@ THEOREMS: dict[str, Theorem] = {
         SmootherLimits(),
         Ablations(),
         RidgeInTheWeights(),
+        KnobDepth(),
+        KnobConditioning(),
+        KnobRidge(),
+        KnobCollinear(),
+        KnobTemperature(),
+        KnobWidth(),
     )
 }
 

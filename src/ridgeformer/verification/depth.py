@@ -27,6 +27,7 @@ from ridgeformer.theory import (
     richardson_rate,
 )
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.verification.hard import hard_for_krylov
 
 STEPS = Axes("step", "|f_t − f*|, worst query")
 
@@ -61,7 +62,7 @@ class CGRate(Theorem):
             bound = cg_prediction_bound(prompt, ridge=1.0, steps=steps).numpy()
             found.append(ratios(error[1:], bound[1:], 1e-10 * float(exact.abs().max())))
             lines += curves(f"κ = {condition:g}", error, bound)
-        hard = hardest_for_cg(10.0, steps)
+        hard = hard_for_krylov(1.0, 19.0, steps, 4, seed)
         model = compile(
             ConjugateGradient(), features=steps + 1, steps=steps, ridge=1.0, max_eigenvalue=20.0
         )
@@ -80,22 +81,6 @@ def curves(name: str, error: np.ndarray, bound: np.ndarray) -> list[Line]:
     x = list(range(len(error)))
     worst, most = (np.maximum(v.reshape(len(v), -1).max(1), 1e-17) for v in (error, bound))
     return [Line(name, x, worst.tolist()), Line(f"{name}, bound", x, most.tolist(), bound=True)]
-
-
-def hardest_for_cg(condition: float, steps: int, outputs: int = 1) -> Prompt:
-    """Eigenvalues of A = K + I at Chebyshev's extrema in [2, 2κ], target and query to match.
-
-    After that many steps CG is where its bound is. Each output has supports of its own.
-    """
-    angles = np.pi * np.arange(steps + 1) / steps
-    values = (condition + 1) + (condition - 1) * np.cos(angles)
-    target = np.ones(steps + 1)
-    target[[0, -1]] = np.sqrt(0.5)
-    phi = np.diag(np.tile(np.sqrt(values - 1), outputs))
-    y = np.kron(np.eye(outputs), target[:, None])
-    seen = (-1.0) ** np.arange(steps + 1) * target
-    query = np.kron(np.eye(outputs), seen / np.sqrt(values - 1))
-    return Prompt(*(torch.from_numpy(x)[None] for x in (phi, y, query)))
 
 
 class FixedRates(Theorem):

@@ -31,7 +31,8 @@ from ridgeformer.theory import (
     system_eigenvalues,
 )
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem, ratios
-from ridgeformer.verification.depth import STEPS, curves, hardest_for_cg
+from ridgeformer.verification.depth import STEPS, curves
+from ridgeformer.verification.hard import hard_for_outputs
 
 
 class RowSumRate(Theorem):
@@ -100,7 +101,7 @@ class SeveralOutputs(Theorem):
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompts, steps, outputs = (8, 5, 3) if fast else (64, 6, 3)
         task = KernelDraw(kernel=Linear(), features=16, supports=24, outputs=outputs, scale=0.5)
-        hard = hardest_for_cg(10.0, steps, outputs)
+        hard = hard_for_outputs(1.0, 19.0, steps, outputs)
         found, lines = [], []
         for label, prompt in (("random", task.draw(prompts, seed)), ("hardest", hard)):
             exact = krr(prompt, ridge=1.0)
