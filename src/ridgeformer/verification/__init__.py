@@ -3,7 +3,9 @@
 from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
-from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
+from ridgeformer.verification.heads import Communication, SharedHeads
+from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights, WithoutReductions
+from ridgeformer.verification.probing import Probes
 from ridgeformer.verification.rates import InexactCG, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
 from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
@@ -36,7 +38,11 @@ THEOREMS: dict[str, Theorem] = {
         DotProducts(),
         SmootherLimits(),
         Ablations(),
+        WithoutReductions(),
         RidgeInTheWeights(),
+        Probes(),
+        SharedHeads(),
+        Communication(),
     )
 }
 
