@@ -145,6 +145,6 @@ class Communication(Theorem):
             )
             for connection in (ACROSS, INTO, BACK, WITHIN)
         ]
-        settings = f"{len(cases)} models, every head and layer, 4 prompts; drawn: T = {steps}, r = {outputs}"
+        settings = f"(T, r) = {', '.join(map(str, cases))}, the last drawn; every head, 4 prompts"
         axes = Axes("layer", "heads", log_y=False, bars="stacked")
         return Outcome(settings, np.array(found), lines, axes)

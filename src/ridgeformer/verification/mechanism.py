@@ -85,7 +85,7 @@ class WithoutReductions(Theorem):
         "of the table of x<sup>−1/2</sup> that rescales step s. A gated MLP follows at every step; a plain "
         "ReLU MLP for t ≤ 1, until r exceeds the constant with which it silences neurons."
     )
-    see = "The length of p grows by some 15 orders a step, on the dotted prediction."
+    see = "The length of p grows by some 16 orders of ten a step, on the dotted prediction."
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:

@@ -61,7 +61,7 @@ def figure(outcome: Outcome) -> Any:
                 line.low,
                 line.high,
                 dash="dot" if line.bound else "solid",
-                mode="lines" if line.bound else "lines+markers",
+                mode="lines" if line.bound and len(line.x) > 1 else "lines+markers",
             )
         )
     heights = [v for line in outcome.lines for v in line.y]

@@ -141,7 +141,7 @@ class QueryError(Theorem):
             measured.append(float(error.max()))
             bounds.append(float(bound.max()))
         x = [*(f"rank {m}" for m in range(2, 15, 2)), "only k(x) moves"]
-        lines = [Line("measured", x, measured), Line("measured, bound", x, bounds, bound=True)]
+        lines = [Line("measured", x, measured), Line("bound", x, bounds, bound=True)]
         settings = f"7 ranks and the case of equality, {prompts} prompts of 16 supports"
         return Outcome(settings, np.concatenate(found), lines, Axes("", "|f − f̂|", bars="beside"))
 
