@@ -39,9 +39,11 @@ class SharedHeads(Theorem):
     title = "All outputs share one mat-vec head a step, and nothing else"
     statement = (
         "Silenced alone, each of CG's T mat-vec heads moves all r outputs; every other head moves exactly "
-        "one, but for the rT that write α, which move none since f grows beside α. There are T heads "
-        "from data to data, r(3T − 1) into the aggregator, r(11T − 2) within it and r(5T − 1) back, for "
-        "T ≥ 2: (r − 1)T fewer than in r models of one output, which predict the same to 1e-8."
+        "one, but for the rT that write α, which move none since f grows beside α. Moved is by more than "
+        "1e-6 of the prediction, and T ≤ rank K: in a step after CG has converged, heads that refine a "
+        "reciprocal matter less than that. There are T heads from data to data, r(3T − 1) into the "
+        "aggregator, r(11T − 2) within it and r(5T − 1) back, for T ≥ 2: (r − 1)T fewer than in r models "
+        "of one output, which predict the same to 1e-8."
     )
     see = "Only the T mat-vec heads move all r outputs; r models of one output need rT of them."
     equality = True
