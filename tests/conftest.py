@@ -1,5 +1,7 @@
 """Shapes are checked at run time, in the tests only."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from hypothesis import settings
@@ -13,9 +15,25 @@ settings.load_profile("default")
 torch.set_num_threads(1)
 
 
-@pytest.fixture(scope="module")
-def unchecked():
-    """Lifts the checks for a file that compiles many models, where they take most of the time."""
+@contextmanager
+def without_checks():
     config.update("jaxtyping_disable", True)
     yield
     config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(scope="module")
+def unchecked():
+    """Lifts the checks for a file that compiles many models, where they take most of the time."""
+    with without_checks():
+        yield
+
+
+@pytest.fixture(scope="session")
+def fast_report(tmp_path_factory):
+    """The verdicts of `verify --fast`, and the directory of its report."""
+    from ridgeformer.verification import THEOREMS, verify
+
+    out = tmp_path_factory.mktemp("verify")
+    with without_checks():
+        return verify(list(THEOREMS.values()), out, seed=0, fast=True), out

@@ -10,6 +10,7 @@ from ridgeformer.analysis import (
     ablate_matvecs,
     change_ridge,
     communication,
+    growth_without_reductions,
     head_effects,
     matvec_heads,
     probe,
@@ -17,11 +18,9 @@ from ridgeformer.analysis import (
     with_ridge,
 )
 from ridgeformer.analysis import ablation as ablation_module
-from ridgeformer.analysis.reference import apart, program_of
+from ridgeformer.analysis.reference import apart
 from ridgeformer.compiler import compile
 from ridgeformer.kernels import Exponential, Linear
-from ridgeformer.program.ops import Unit
-from ridgeformer.program.tables import unit_table
 from ridgeformer.readout import trajectory
 from ridgeformer.solvers import krr, make_solver
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
@@ -126,13 +125,11 @@ def test_without_reductions_cg_stands_still(mlp):
     model, prompt = linear("cg", mlp=mlp), TASK.draw(8, seed=0)
     found = ablate_aggregator(model, prompt, "reductions")
     assert found.largest_alpha == found.largest_prediction == 0
-    # Only the unit changes, by what each table of x^(−1/2) gives for 0.
-    tables = [unit_table(op.lo, op.hi) for op in program_of(model).ops if isinstance(op, Unit)]
-    at_zero = [float(table(torch.zeros(1, dtype=torch.float64))) for table in tables]
+    assert found.intact_alpha_apart == 1
     # Past 10⁴³ a plain ReLU MLP cannot silence its neurons any more, and something else happens.
     exact = 4 if mlp == "reglu" else 2
     assert max(found.state_apart[:exact]) < EXACT
-    expected = torch.tensor(at_zero, dtype=torch.float64).cumprod(0)
+    expected = torch.tensor(growth_without_reductions(model), dtype=torch.float64)
     growth = torch.tensor(found.growth, dtype=torch.float64)
     torch.testing.assert_close(growth[:exact], expected[:exact], rtol=EXACT, atol=0)
     if mlp == "relu":
@@ -278,7 +275,7 @@ def test_mat_vecs_are_shared_and_everything_else_is_dedicated():
 def test_the_communication_table_says_what_heads_do():
     model, prompt = three_outputs()
     table = communication(model, prompt)
-    assert all(row.outside == 0 for row in table)
+    assert all(row.outside == row.overheard == 0 for row in table)
     assert sum(row.heads for row in table) == sum(
         len(layer["attention"]) for layer in model.sites["layers"]
     )
@@ -292,3 +289,8 @@ def test_the_communication_table_says_what_heads_do():
     layers[2]["attention"] = [{**h, "to": "aggregator"} for h in layers[2]["attention"]]
     wrong = communication(replace(model, sites={**model.sites, "layers": layers}), prompt)
     assert max(row.outside for row in wrong) > 0.1
+    layers[2]["attention"] = [
+        {**h, "from": "aggregator"} for h in model.sites["layers"][2]["attention"]
+    ]
+    wrong = communication(replace(model, sites={**model.sites, "layers": layers}), prompt)
+    assert max(row.overheard for row in wrong) > 0.1

@@ -37,7 +37,7 @@ class TestSection:
         assert part(body, "Proof").endswith("∎"), "the proof ends"
 
     def test_its_functions_exist(self, title, body):
-        names = re.findall(r"`(ridgeformer\.theory\.\w+)`", part(body, "Code"))
+        names = re.findall(r"`(ridgeformer\.(?:theory|analysis)\.\w+)`", part(body, "Code"))
         assert names
         for name in names:
             module, _, attribute = name.rpartition(".")

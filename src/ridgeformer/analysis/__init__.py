@@ -5,6 +5,7 @@ from ridgeformer.analysis.ablation import (
     MatvecAblation,
     ablate_aggregator,
     ablate_matvecs,
+    growth_without_reductions,
     matvec_heads,
 )
 from ridgeformer.analysis.heads import (
@@ -15,7 +16,13 @@ from ridgeformer.analysis.heads import (
     head_effects,
     sharing,
 )
-from ridgeformer.analysis.probes import Probe, Score, probe
+from ridgeformer.analysis.probes import (
+    Probe,
+    Score,
+    probe,
+    probe_new_parts,
+    probe_vectors,
+)
 from ridgeformer.analysis.ridge import RidgeChange, change_ridge, with_ridge
 
 __all__ = [
@@ -31,9 +38,12 @@ __all__ = [
     "ablate_matvecs",
     "change_ridge",
     "communication",
+    "growth_without_reductions",
     "head_effects",
     "matvec_heads",
     "probe",
+    "probe_new_parts",
+    "probe_vectors",
     "sharing",
     "with_ridge",
 ]

@@ -31,6 +31,8 @@ from ridgeformer.analysis.reference import (
     values_without_reductions,
 )
 from ridgeformer.compiler import CompiledModel
+from ridgeformer.program.ops import Unit
+from ridgeformer.program.tables import unit_table
 from ridgeformer.readout import trajectory
 from ridgeformer.readout.reference import kernel_of
 from ridgeformer.tasks import Prompt
@@ -148,6 +150,8 @@ class AggregatorAblation:
     silences neurons, a gated one at all steps."""
     growth: tuple[float, ...]
     """By step, p_t over y: the product of the tables' values at 0."""
+    intact_alpha_apart: float
+    """The control: of α_1 … α_T to the intact solver's."""
 
 
 def ablate_aggregator(
@@ -163,7 +167,7 @@ def ablate_aggregator(
     program = program_of(model)
     values = values_without_reductions(program, prompt, kernel_of(model))
     edits = [ablate_head(*at) for at in heads]
-    found = trajectory(model, prompt, edits=edits)
+    found = trajectory(model, prompt, states=True, edits=edits)
     entries = [(name, e) for name, line in model.sites["states"].items() for e in line]
     record = Record.of(e["site"] for _, e in entries)
     with torch.inference_mode():
@@ -188,4 +192,13 @@ def ablate_aggregator(
         float(found.predictions.abs().max()),
         tuple(differences),
         tuple(growth[step] for step in sorted(growth)),
+        apart(found.states["alpha"], coefficients(model, prompt)[1]),
     )
+
+
+def growth_without_reductions(model: CompiledModel) -> tuple[float, ...]:
+    """By step, what p_t over y must be: the product of what each table of x^(−1/2) gives for 0."""
+    zero = torch.zeros(1, dtype=torch.float64)
+    units = [op for op in program_of(model).ops if isinstance(op, Unit)]
+    tables = torch.cat([unit_table(op.lo, op.hi)(zero) for op in units])
+    return tuple(tables.cumprod(0).tolist())

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.readout import trajectory
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Record, ablate_head
+from ridgeformer.transformer.model import Attention
 
 
 @dataclass(frozen=True)
@@ -84,12 +86,16 @@ class Message:
     does: tuple[str, ...]
     outside: float
     """The largest entry that these heads write at other tokens than `to`; 0 when the label is right."""
+    overheard: float | None
+    """The largest entry that they write because of other tokens than `source`, likewise; not known for
+    softmax, where every token counts in the normaliser."""
 
 
 def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
-    """For each layer, which tokens read from which, with what the heads really write beside it."""
+    """For each layer, which tokens read from which, with what the heads really do beside it."""
     k, blocks = prompt.supports, model.transformer.blocks
-    record = Record.of(f"blocks.{layer}.attn.z" for layer in range(len(blocks)))
+    before = ["embed", *(f"blocks.{layer}.resid_post" for layer in range(len(blocks) - 1))]
+    record = Record.of([*before, *(f"blocks.{layer}.attn.z" for layer in range(len(blocks)))])
     with torch.inference_mode():
         model.transformer.residual_stream(prompt.tokens(), k + 1, [record])
     aggregator = torch.zeros(k + 1 + prompt.phi_query.shape[1], dtype=torch.bool)
@@ -99,21 +105,45 @@ def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
         "aggregator": ~aggregator,
         "everywhere": torch.zeros_like(aggregator),
     }
-    rows: dict[tuple[int, str, str], list[tuple[str, float]]] = {}
+    rows: dict[tuple[int, str, str], list[tuple[str, float, float]]] = {}
     for layer, head, what in named_heads(model):
-        z = record.values[f"blocks.{layer}.attn.z"][:, :, head]
-        written = z @ blocks[layer].attn.W_O[head].detach()  # type: ignore[union-attr, index]
-        stray = written[:, elsewhere[what["to"]]].abs()
-        outside = float(stray.max()) if stray.numel() else 0.0
-        rows.setdefault((layer, what["from"], what["to"]), []).append((what["does"], outside))
+        attention = blocks[layer].attn
+        assert isinstance(attention, Attention)
+        into = attention.W_O[head].detach()
+        stray = record.values[f"blocks.{layer}.attn.z"][:, elsewhere[what["to"]], head] @ into
+        heard = 0.0
+        if model.certificate.attention == "linear":
+            x = record.values[before[layer]]
+            heard = largest(said_by(attention, head, x, elsewhere[what["from"]], k + 1) @ into)
+        rows.setdefault((layer, what["from"], what["to"]), []).append(
+            (what["does"], largest(stray), heard)
+        )
     return tuple(
         Message(
             layer,
             source,
             to,
             len(found),
-            tuple(dict.fromkeys(does for does, _ in found)),
-            max(outside for _, outside in found),
+            tuple(dict.fromkeys(does for does, _, _ in found)),
+            max(outside for _, outside, _ in found),
+            max(heard for _, _, heard in found)
+            if model.certificate.attention == "linear"
+            else None,
         )
         for (layer, source, to), found in rows.items()
     )
+
+
+def said_by(attention: Attention, head: int, x: Tensor, who: Tensor, context: int) -> Tensor:
+    """What a linear head writes if only the tokens in `who` are heard, [batch, n, d_head]."""
+    with torch.inference_mode():
+        q, k, v = (attention.project(x, name)[:, head] for name in "QKV")
+        k = attention.config.attn_scale * k * who[:, None]
+        z = q @ (k[:, :context].mT @ v[:, :context])
+        own = (q * k).sum(-1, keepdim=True) * v  # a query reads itself as well
+        z[:, context:] += own[:, context:]
+        return z
+
+
+def largest(x: Tensor) -> float:
+    return float(x.abs().max()) if x.numel() else 0.0

@@ -13,7 +13,15 @@ are compared by their correlation over prompts, since any positive constant has 
 
 Three controls, each with a site of its own choice: the same probe on the embedding alone, which
 holds y and φ already (α_1 and r_0 are multiples of y); on a transformer of the same shape with
-random weights; and on targets that were dealt to other prompts.
+random weights; and on targets that were dealt to other prompts. **Chance** is a mean cosine of 0, which
+is what the last control has: a score is at chance when it is within four standard errors of 0.
+
+A random stream is not at chance for whole vectors, since it still holds y, and α_t and p_t point partly
+along y. What is **new** in step t is r_t: it is orthogonal to y, Ky, …, K^{t−1}y, and α_{t+1} and p_t are
+r_t and vectors of earlier steps. `probe_new_parts` frees stream and targets, within each prompt, of
+that Krylov space before it fits, so that only the t-th product with K can score. One random layer of
+attention may still do so at t = 1: Σ_j (x_iᵀM x_j)(x_jᵀv) has Ky among its terms. Nothing of the kind
+is expected for t ≥ 2, which needs two products in a row.
 """
 
 from __future__ import annotations
@@ -179,43 +187,117 @@ def best(said: Mapping[str, Tensor], target: Tensor, fitted: int, chosen: int, s
     return Score(name, float(agreement(rest, goal)), float(ends[0]), float(ends[1]))
 
 
-def probe(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
-    """Probes for every vector and scalar of a compiled CG; half of the prompts are fitted."""
-    batch, k = prompt.y.shape[:2]
-    fitted, chosen = batch // 2, 3 * batch // 4
-    if chosen - fitted < 2:
-        raise Refusal(f"Probes need at least 8 prompts, got {batch}.")
-    control = random_weights(model.transformer, k, seed)
-    ours, others = streams(model.transformer, prompt), streams(control, prompt)
-    order = torch.randperm(batch, generator=torch.Generator().manual_seed(seed))
+@dataclass(frozen=True)
+class Split:
+    """Prompts before `fitted` are fitted, sites are chosen on those before `chosen`."""
 
-    def sites(stream: Mapping[str, Tensor], tokens: slice) -> list[Site]:
-        made = [standardised(name, x[:, tokens], fitted) for name, x in stream.items()]
+    fitted: int
+    chosen: int
+    order: Tensor
+    """Whose target each prompt gets when targets are dealt."""
+    seed: int
+
+    @classmethod
+    def of(cls, batch: int, seed: int) -> Split:
+        found = cls(
+            batch // 2, 3 * batch // 4,
+            torch.randperm(batch, generator=torch.Generator().manual_seed(seed)), seed,
+        )  # fmt: skip
+        if found.chosen - found.fitted < 2:
+            raise Refusal(f"Probes need at least 8 prompts, got {batch}.")
+        return found
+
+    def sites(self, stream: Mapping[str, Tensor]) -> list[Site]:
+        made = [standardised(name, x, self.fitted) for name, x in stream.items()]
         return [site for site in made if site is not None]
 
-    def fit_all(where: Sequence[Site], target: Tensor) -> dict[str, Tensor]:
-        return {site.name: fit(site, target, fitted) for site in where}
+    def probe(
+        self,
+        what: Target,
+        goal: Tensor,
+        dealt: Tensor,
+        mine: Sequence[Site],
+        random: Sequence[Site],
+    ) -> Probe:
+        """One target at all sites, with its controls."""
 
+        def fit_all(where: Sequence[Site], target: Tensor) -> dict[str, Tensor]:
+            return {site.name: fit(site, target, self.fitted) for site in where}
+
+        def score(said: Mapping[str, Tensor], target: Tensor) -> Score:
+            return best(said, target, self.fitted, self.chosen, self.seed)
+
+        said, rest = fit_all(mine, goal), slice(self.chosen, None)
+        return Probe(
+            *what,
+            score(said, goal),
+            score({name: x for name, x in said.items() if name == "embed"}, goal),
+            score(fit_all(random, goal), goal),
+            score(fit_all(mine, dealt), dealt),
+            tuple((site, float(agreement(x[rest], goal[rest]))) for site, x in said.items()),
+        )
+
+
+def both_streams(
+    model: CompiledModel, prompt: Prompt, seed: int, tokens: slice
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Of the model and of random weights, at some tokens."""
+    control = random_weights(model.transformer, prompt.supports, seed)
+    ours, others = (
+        {name: x[:, tokens] for name, x in streams(transformer, prompt).items()}
+        for transformer in (model.transformer, control)
+    )
+    return ours, others
+
+
+def probe_vectors(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
+    """Probes for every vector of a compiled CG; half of the prompts are fitted."""
+    return probe_all(model, prompt, vectors(model, prompt), slice(0, prompt.supports), seed)
+
+
+def probe_scalars(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
+    """Probes for every scalar at the aggregator."""
+    k = prompt.supports
+    return probe_all(model, prompt, scalars(model, prompt), slice(k, k + 1), seed)
+
+
+def probe_all(
+    model: CompiledModel, prompt: Prompt, targets: Mapping[Target, Tensor], tokens: slice, seed: int
+) -> tuple[Probe, ...]:
+    split = Split.of(len(prompt.y), seed)
+    mine, random = (split.sites(s) for s in both_streams(model, prompt, seed, tokens))
+    return tuple(
+        split.probe(what, goal, goal[split.order], mine, random) for what, goal in targets.items()
+    )
+
+
+def probe(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
+    """Probes for every vector and scalar."""
+    return probe_vectors(model, prompt, seed=seed) + probe_scalars(model, prompt, seed=seed)
+
+
+def probe_new_parts(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
+    """Probes for r_1, r_2, … given y, Ky, …: a partial regression, in which each prompt may have its
+    own coefficients on the Krylov space of the steps before."""
+    split = Split.of(len(prompt.y), seed)
+    residuals = torch.stack(
+        [v for (name, _), v in vectors(model, prompt).items() if name == "r"], dim=-1
+    )
+    pair = both_streams(model, prompt, seed, slice(0, prompt.supports))
     probes = []
-    for targets, tokens in (
-        (vectors(model, prompt), slice(0, k)),
-        (scalars(model, prompt), slice(k, k + 1)),
-    ):
-        mine, random = sites(ours, tokens), sites(others, tokens)
-        embedding = [site for site in mine if site.name == "embed"]
-        for (name, step), target in targets.items():
-            said, dealt = fit_all(mine, target), target[order]
-            by_site = [
-                (site, float(agreement(x[chosen:], target[chosen:]))) for site, x in said.items()
-            ]
-            found, plain, other, wrong = (
-                best(each, goal, fitted, chosen, seed)
-                for each, goal in (
-                    (said, target),
-                    (fit_all(embedding, target), target),
-                    (fit_all(random, target), target),
-                    (fit_all(mine, dealt), dealt),
-                )
-            )
-            probes.append(Probe(name, step, found, plain, other, wrong, tuple(by_site)))
+    for step in range(1, residuals.shape[-1]):
+        known, _ = torch.linalg.qr(residuals[..., :step])
+
+        def free(x: Tensor, known: Tensor = known) -> Tensor:
+            return x - known @ (known.mT @ x)
+
+        def direction(x: Tensor, known: Tensor = known) -> Tensor:
+            left = free(x[..., None], known)[..., 0]
+            length: Tensor = left.norm(dim=1, keepdim=True)
+            return left / length
+
+        mine, random = (split.sites({name: free(x) for name, x in s.items()}) for s in pair)
+        goal = residuals[..., step]
+        dealt = direction(goal[split.order])
+        probes.append(split.probe(("r", step), direction(goal), dealt, mine, random))
     return tuple(probes)

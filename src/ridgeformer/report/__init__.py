@@ -1,8 +1,9 @@
 """Figures and pages from findings."""
 
+from ridgeformer.report.bars import bar_figure
 from ridgeformer.report.figures import Convergence, Stream, convergence_figure, stream_figure
 from ridgeformer.report.lines import Axis, Line, Plot, line_figure
-from ridgeformer.report.page import Section, Table, check_page, write_page
+from ridgeformer.report.page import Paragraph, Section, Table, check_page, write_page
 from ridgeformer.report.sweeps import Curve, Panel, Row, sweep_figure
 
 __all__ = [
@@ -11,11 +12,13 @@ __all__ = [
     "Curve",
     "Line",
     "Panel",
+    "Paragraph",
     "Plot",
     "Row",
     "Section",
     "Stream",
     "Table",
+    "bar_figure",
     "check_page",
     "convergence_figure",
     "line_figure",

@@ -19,7 +19,7 @@ class Line:
     """Values along x, with an interval at each where it is given; NaN leaves a gap."""
 
     name: str
-    x: Sequence[float]
+    x: Sequence[float] | Sequence[str]
     y: Sequence[float]
     color: str
     low: Sequence[float] | None = None
@@ -80,17 +80,19 @@ def line_figure(rows: Sequence[Sequence[Plot]], x: Axis, y: Axis) -> Figure:
     return figure.update_layout(legend={"y": top, "yanchor": "bottom"}, margin={"t": margin})
 
 
+def error_bars(line: Line) -> dict[str, Any] | None:
+    if line.low is None or line.high is None:
+        return None
+    mean, low, high = (np.asarray(v, dtype=float) for v in (line.y, line.low, line.high))
+    return {
+        "type": "data", "array": high - mean, "arrayminus": mean - low, "thickness": 1.5, "width": 4,
+    }  # fmt: skip
+
+
 def add_line(figure: Figure, line: Line, row: int, column: int, legend: bool) -> None:
-    bars = None
-    if line.low is not None and line.high is not None:
-        mean, low, high = (np.asarray(v, dtype=float) for v in (line.y, line.low, line.high))
-        bars = {
-            "type": "data", "array": high - mean, "arrayminus": mean - low, "thickness": 1.5,
-            "width": 4,
-        }  # fmt: skip
     figure.add_scatter(
         x=list(line.x), y=list(line.y), name=line.name, legendgroup=line.name, showlegend=legend,
         mode=line.mode, line={"color": line.color, "dash": line.dash, "width": 2.5},
-        marker={"size": 7, "color": line.color}, error_y=bars,
+        marker={"size": 7, "color": line.color}, error_y=error_bars(line),
         hovertemplate="%{x:.4g}: %{y:.3g}", row=row, col=column,
     )  # fmt: skip

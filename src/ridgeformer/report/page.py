@@ -24,8 +24,13 @@ section p { max-width: 76ch; margin: 0 0 12px; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;
         font-size: 14.5px; margin: 8px 0 16px; }
 th, td { text-align: right; padding: 7px 10px; border-bottom: 1px solid var(--line); }
-th:first-child, td:first-child { text-align: left; }
-th { color: var(--soft); font-weight: 600; }
+th { color: var(--soft); font-weight: 600; vertical-align: bottom; }
+th.words, td.words { text-align: left; }
+a { color: #2f5fd0; text-decoration: none; } a:hover { text-decoration: underline; }
+sub, sup { font-size: 0.75em; line-height: 0; }
+section p.statement { border-left: 3px solid var(--line); padding-left: 14px; }
+section p.soft { color: var(--soft); font-size: 15px; }
+section p.see { margin: 18px 0 0; }
 code { background: var(--tint); padding: 1px 5px; border-radius: 4px; font-size: 0.92em; }
 footer { color: var(--soft); font-size: 14px; }
 """
@@ -35,14 +40,31 @@ footer { color: var(--soft); font-size: 14px; }
 class Table:
     header: list[str]
     rows: list[list[str]]
+    words: int = 1
+    """How many of the first columns are words, which stand to the left."""
+    linked: bool = False
+    """Whether the first cell of a row leads to the section of that name."""
 
     def html(self) -> str:
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
+        head = "".join(self.cell("th", *cell) for cell in enumerate(self.header))
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>" + "".join(self.cell("td", *cell) for cell in enumerate(row)) + "</tr>"
             for row in self.rows
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def cell(self, kind: str, column: int, cell: str) -> str:
+        text = escape(cell)
+        if self.linked and kind == "td" and column == 0:
+            text = f'<a href="#{text}">{text}</a>'
+        return f"<{kind}{' class=words' if column < self.words else ''}>{text}</{kind}>"
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    html: str
+    kind: str = ""
+    """statement, soft or see: how it is set."""
 
 
 @dataclass(frozen=True)
@@ -51,26 +73,31 @@ class Section:
     text: str
     """Plain HTML: the sentence that says what to see."""
     content: list[Any]
-    """Tables and plotly figures, in order."""
+    """Paragraphs, tables and plotly figures, in order."""
+    anchor: str = ""
 
 
 def write_page(path: str | Path, title: str, lead: str, sections: list[Section], foot: str) -> None:
     from plotly.io import to_html
     from plotly.offline import get_plotlyjs
 
+    def block(item: Any) -> str:
+        match item:
+            case Table():
+                return item.html()
+            case Paragraph(html, kind):
+                return f'<p class="{kind}">{html}</p>'
+        shown: str = to_html(
+            item, include_plotlyjs=False, full_html=False, config={"displaylogo": False}
+        )
+        return shown
+
     parts = []
     for section in sections:
-        blocks = [
-            item.html()
-            if isinstance(item, Table)
-            else to_html(
-                item, include_plotlyjs=False, full_html=False, config={"displaylogo": False}
-            )
-            for item in section.content
-        ]
-        parts.append(
-            f"<section><h2>{escape(section.title)}</h2><p>{section.text}</p>{''.join(blocks)}</section>"
-        )
+        name = f' id="{section.anchor}"' if section.anchor else ""
+        text = f"<p>{section.text}</p>" if section.text else ""
+        blocks = "".join(block(item) for item in section.content)
+        parts.append(f"<section{name}><h2>{escape(section.title)}</h2>{text}{blocks}</section>")
     html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

@@ -3,9 +3,11 @@
 from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
+from ridgeformer.verification.heads import Communication, SharedHeads
 from ridgeformer.verification.knobs import KnobConditioning, KnobDepth, KnobRidge
 from ridgeformer.verification.knobs_of_data import KnobCollinear, KnobTemperature, KnobWidth
-from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
+from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights, WithoutReductions
+from ridgeformer.verification.probing import Probes
 from ridgeformer.verification.rates import InexactCG, InexactFixed, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
 from ridgeformer.verification.softmax import (
@@ -47,7 +49,11 @@ THEOREMS: dict[str, Theorem] = {
         RowSumSpectrum(),
         SmootherLimits(),
         Ablations(),
+        WithoutReductions(),
         RidgeInTheWeights(),
+        Probes(),
+        SharedHeads(),
+        Communication(),
         KnobDepth(),
         KnobConditioning(),
         KnobRidge(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -18,12 +19,16 @@ EQUAL = 1e-8
 
 @dataclass(frozen=True)
 class Line:
-    """One curve of the figure: the worst case at each x."""
+    """One curve of the figure, or one colour of bars: the worst case at each x."""
 
     name: str
-    x: Sequence[float]
+    x: Sequence[float] | Sequence[str]
+    """Numbers, or for bars the names of cases."""
     y: Sequence[float]
     bound: bool = False
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    """The ends of an interval at each x."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,8 @@ class Axes:
     y: str
     log_x: bool = False
     log_y: bool = True
+    bars: Literal["", "beside", "stacked"] = ""
+    """How bars of several colours stand, if bars are drawn."""
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ class CGRate(Theorem):
         return Outcome(settings, np.concatenate(found), lines, STEPS)
 
 
-def curves(name: str, error: np.ndarray, bound: np.ndarray) -> list[Line]:
-    x = list(range(len(error)))
+def curves(name: str, error: np.ndarray, bound: np.ndarray, first: int = 0) -> list[Line]:
+    x = list(range(first, first + len(error)))
     worst, most = (np.maximum(v.reshape(len(v), -1).max(1), 1e-17) for v in (error, bound))
     return [Line(name, x, worst.tolist()), Line(f"{name}, bound", x, most.tolist(), bound=True)]
 

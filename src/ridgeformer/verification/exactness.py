@@ -92,7 +92,9 @@ class CompiledIsSolver(Theorem):
                 promise = certificate.relative_error * largest
             found.append(ratios(apart, np.array(promise), 0.0))
             worst = np.maximum(apart.reshape(len(apart), -1).max(1), 1e-17)
-            lines.append(Line(entry.label, list(range(len(worst))), worst.tolist()))
+            lines.append(
+                Line(entry.label.replace(" none", ""), list(range(len(worst))), worst.tolist())
+            )
         settings = (
             f"{len(MODELS)} models, {prompts} prompts of {MAX_SUPPORTS} supports, {steps} steps"
         )

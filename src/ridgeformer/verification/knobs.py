@@ -110,7 +110,7 @@ class KnobDepth(Theorem):
             lines += [Line(name, layers, worst), Line(f"{name}, predicted", layers, theory, True)]
         drawn = list(lines)
         lines += [mark(f"{name}, needs {x:g} layers", x, drawn) for name, x in needed.items()]
-        span = [v for line in drawn for v in line.x]
+        span = [float(v) for line in drawn for v in line.x]
         lines.append(Line("ε", [min(span), max(span)], [tolerance, tolerance], bound=True))
         settings = f"3 methods, κ = {condition:g}, ε = {tolerance:g}, {batch} prompts per depth"
         axes = Axes("layers", "|f_T − f*| / (√(kᵀA⁻¹k)·‖α*‖_A)", log_x=True)

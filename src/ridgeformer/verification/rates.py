@@ -235,7 +235,7 @@ class InexactCG(Theorem):
             gap = (prompt.y - system @ alphas - carried).norm(dim=2).numpy()
             bound = residual_gap_bound(alphas, operator_error=error).numpy()
             found.append(ratios(gap[1:], bound[1:], 1e-11))
-            lines += curves(f"ε = {error:g}", gap, bound)
+            lines += curves(f"ε = {error:g}", gap[1:], bound[1:], first=1)
         settings = f"3 sizes of error, {prompts} prompts of 20 supports, {steps} steps"
         axes = Axes("step", "‖true − carried residual‖")
         return Outcome(settings, np.concatenate(found), lines, axes)

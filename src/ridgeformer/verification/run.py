@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from math import log10
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table as RichTable
 
 from ridgeformer import __version__
-from ridgeformer.report import Section, Table, check_page, write_page
-from ridgeformer.report.lines import Axis, Plot, line_figure
-from ridgeformer.report.lines import Line as Drawn
+from ridgeformer.report import check_page
 from ridgeformer.types import Refusal
-from ridgeformer.verification.base import ROUND_OFF, Outcome, Theorem, Verdict
-
-HEADER = ["theorem", "cases", "worst measured/bound", "median", ""]
-COLORS = ("#2f5fd0", "#e07b39", "#2a9d8f", "#8e5bd0", "#c23b5a", "#6b7a8f")
+from ridgeformer.verification.base import ROUND_OFF, Theorem, Verdict
+from ridgeformer.verification.page import HEADER, row, write_report
 
 
 def chosen(theorems: Mapping[str, Theorem], only: str | None) -> list[Theorem]:
@@ -48,12 +44,7 @@ def verify(
         Verdict(theorem, theorem.measure(seed, fast))
         for theorem in track(theorems, "verifying", console=console, transient=True)
     ]
-    table = RichTable(title=f"Theorems, seed {seed}" + (", fast" if fast else ""))
-    for index, cell in enumerate(HEADER):
-        table.add_column(cell, justify="right" if index else "left", overflow="fold")
-    for verdict in verdicts:
-        table.add_row(*row(verdict))
-    console.print(table)
+    console.print(summary(verdicts, f"Theorems, seed {seed}" + (", fast" if fast else "")))
     values = {
         "version": __version__,
         "seed": seed,
@@ -67,15 +58,22 @@ def verify(
     return verdicts
 
 
-def row(verdict: Verdict) -> list[str]:
-    found = verdict.outcome
-    return [
-        verdict.theorem.name,
-        f"{found.ratios.size:,}",
-        f"{found.worst:.4g}",
-        f"{found.median:.2g}",
-        verdict.word,
-    ]
+def summary(verdicts: Sequence[Verdict], title: str) -> RichTable:
+    """Readable in 80 columns: settings are folded, and names, which --only takes, are whole."""
+    table = RichTable(
+        title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, row_styles=["", "dim"]
+    )
+    for index, cell in enumerate(HEADER):
+        words = index < 2
+        table.add_column(
+            cell.replace(" ", "\n").replace("/", "\n/"),
+            justify="left" if words else "right",
+            overflow="fold",
+            no_wrap=index == 0,
+        )
+    for verdict in verdicts:
+        table.add_row(*row(verdict))
+    return table
 
 
 def entry(verdict: Verdict) -> dict[str, Any]:
@@ -91,59 +89,8 @@ def entry(verdict: Verdict) -> dict[str, Any]:
         "must reach": theorem.attained,
         "verdict": verdict.word,
         "lines": [
-            {"name": line.name, "x": list(line.x), "y": list(line.y)} for line in found.lines
+            {"name": line.name, "x": list(line.x), "y": list(line.y)}
+            | ({} if line.low is None else {"low": line.low, "high": line.high})
+            for line in found.lines
         ],
     }
-
-
-def figure(outcome: Outcome) -> Any:
-    names = [line.name for line in outcome.lines if not line.bound]
-    drawn = []
-    for line in outcome.lines:
-        # "a, bound" is drawn in the colour of "a", the longest name that it begins with.
-        owners = [n for n in names if f"{line.name},".startswith(f"{n},")]
-        owner = names.index(max(owners, key=len)) if owners else len(names)
-        color = COLORS[owner % len(COLORS)]
-        drawn.append(
-            Drawn(
-                line.name,
-                list(line.x),
-                list(line.y),
-                color,
-                dash="dot" if line.bound else "solid",
-                mode="lines" if line.bound else "lines+markers",
-            )
-        )
-    axes = outcome.axes
-    positive = [v for line in outcome.lines for v in line.y if v > 0]
-    span = log10(max(positive) / min(positive)) if positive else 1.0
-    x = Axis(axes.x, log=axes.log_x)
-    y = Axis(axes.y, log=axes.log_y, decades=max(1, round(span / 8)))  # not more ticks than fit
-    return line_figure([[Plot("", drawn)]], x, y)
-
-
-def write_report(path: Path, verdicts: Sequence[Verdict], seed: int, fast: bool) -> None:
-    held = sum(v.holds for v in verdicts)
-    summary = Section(
-        f"{held} of {len(verdicts)} hold",
-        "Each bound is measured as measured/bound, which must never exceed 1, and must come near it "
-        "somewhere, or the bound would say nothing.",
-        [Table(HEADER, [row(v) for v in verdicts])],
-    )
-    sections = [
-        Section(
-            v.theorem.title,
-            f"{v.theorem.statement}<br><b>{v.theorem.see}</b> Measured: {v.outcome.settings}; worst "
-            f"ratio {v.outcome.worst:.4g}, median {v.outcome.median:.2g}: {v.word}.",
-            [figure(v.outcome)],
-        )
-        for v in verdicts
-    ]
-    write_page(
-        path,
-        "Theorems, measured",
-        "Every statement with its constants, on compiled transformers and on the numerics.",
-        [summary, *sections],
-        f"Seed {seed}{', fast settings' if fast else ''}; float64. All numbers are in "
-        "<code>results.json</code>.",
-    )
