@@ -4,6 +4,7 @@ from ridgeformer.verification.base import Outcome, Theorem, Verdict
 from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRates
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
 from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
+from ridgeformer.verification.narrow import NarrowQuery, NarrowTruncation, NarrowWidth
 from ridgeformer.verification.rates import InexactCG, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
 from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
@@ -30,6 +31,9 @@ THEOREMS: dict[str, Theorem] = {
         EffectiveDimension(),
         QueryError(),
         FeatureDrift(),
+        NarrowTruncation(),
+        NarrowWidth(),
+        NarrowQuery(),
         Sizes(),
         Masking(),
         InterpolatedProducts(),
