@@ -5,6 +5,7 @@ from ridgeformer.theory.depth import (
     cg_rate,
     chebyshev_factor,
     chebyshev_prediction_bound,
+    energy_before_termination,
     heavy_ball_factor,
     heavy_ball_prediction_bound,
     prediction_bound,
@@ -34,6 +35,13 @@ from ridgeformer.theory.query_error import (
     query_error_bound,
     query_error_terms,
 )
+from ridgeformer.theory.round_off import (
+    UNIT,
+    accumulated,
+    cg_round_off_bound,
+    fixed_round_off_bound,
+    residual_round_off_bound,
+)
 from ridgeformer.theory.sensitivity import Sensitivity, amplification, sensitivity
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
 from ridgeformer.theory.systems import (
@@ -55,13 +63,16 @@ from ridgeformer.theory.width_rank import (
 )
 
 __all__ = [
+    "UNIT",
     "Sensitivity",
+    "accumulated",
     "amplification",
     "approximate_prediction",
     "block_cg_energy_bound",
     "block_cg_prediction_bound",
     "cg_prediction_bound",
     "cg_rate",
+    "cg_round_off_bound",
     "chebyshev_factor",
     "chebyshev_prediction_bound",
     "cross",
@@ -70,7 +81,9 @@ __all__ = [
     "eigen_truncation",
     "eigenvalue_after",
     "eigenvalue_bound",
+    "energy_before_termination",
     "energy_error",
+    "fixed_round_off_bound",
     "gram",
     "gram_drift_bound",
     "heavy_ball_factor",
@@ -88,6 +101,7 @@ __all__ = [
     "relative_error_bound",
     "residual_gap_bound",
     "residual_prediction_bound",
+    "residual_round_off_bound",
     "resolvent_bound",
     "resolvent_difference",
     "richardson_prediction_bound",

@@ -20,7 +20,7 @@ from torch import Tensor
 from ridgeformer.kernels import Kernel
 from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory.systems import query_weight, system_eigenvalues, target_energy
+from ridgeformer.theory.systems import gram, query_weight, system_eigenvalues, target_energy
 from ridgeformer.types import Refusal
 
 
@@ -173,3 +173,31 @@ def termination_steps(
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
     apart = values.diff(dim=-1) > tolerance * values[:, -1:]
     return 1 + apart.sum(-1)
+
+
+def energy_before_termination(
+    prompt: Prompt, *, ridge: float, kernel: Kernel | None = None, tolerance: float = 1e-10
+) -> Float[Tensor, "batch r"]:
+    """‖α_{d−1} − α*‖_A = (Σ_i c_i²σ_i/y_i²)^{−1/2} with c_i = Π_{j≠i} σ_j/(σ_j − σ_i): CG is exact no sooner.
+
+    For A with d distinct eigenvalues σ_i and a target with a part of length y_i in each eigenspace;
+    earlier iterates are no nearer. K's positive eigenvalues must be distinct, and of one number.
+    """
+    values: Tensor
+    vectors: Tensor
+    values, vectors = torch.linalg.eigh(gram(prompt, kernel))
+    kept = values > tolerance * values[:, -1:]
+    rank, k = int(kept.sum(-1).max()), prompt.supports
+    if int(kept.sum(-1).min()) != rank:
+        raise Refusal(
+            "These prompts have kernel matrices of different ranks: take them one by one."
+        )
+    parts = (vectors.mT @ prompt.y.double()).square()
+    alive, sizes = values[:, k - rank :] + ridge, parts[:, k - rank :]
+    if rank < k:  # the null space of K is one eigenspace of A
+        alive = torch.cat([torch.full_like(alive[:, :1], ridge), alive], dim=1)
+        sizes = torch.cat([parts[:, : k - rank].sum(1, keepdim=True), sizes], dim=1)
+    apart = alive[:, None, :] - alive[:, :, None]
+    apart.diagonal(dim1=1, dim2=2).copy_(alive)
+    weights = (alive[:, None, :] / apart).prod(-1)
+    return (weights.square() * alive)[..., None].div(sizes).sum(1).rsqrt()

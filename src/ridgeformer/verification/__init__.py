@@ -5,6 +5,8 @@ from ridgeformer.verification.depth import CGRate, ChebyshevWorstMode, FixedRate
 from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTermination
 from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
 from ridgeformer.verification.narrow import NarrowQuery, NarrowTruncation, NarrowWidth
+from ridgeformer.verification.precision import SinglePrecision, SinglePrecisionCG
+from ridgeformer.verification.preconditioning import DiagonalPreconditioners
 from ridgeformer.verification.rates import InexactCG, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
 from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
@@ -23,10 +25,13 @@ THEOREMS: dict[str, Theorem] = {
         FixedRates(),
         ChebyshevWorstMode(),
         RowSumRate(),
+        DiagonalPreconditioners(),
         SeveralOutputs(),
         InexactCG(),
         FiniteTermination(),
         CompiledIsSolver(),
+        SinglePrecision(),
+        SinglePrecisionCG(),
         WidthRank(),
         EffectiveDimension(),
         QueryError(),
