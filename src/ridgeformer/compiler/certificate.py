@@ -118,8 +118,8 @@ class Certificate:
         target = prompt.y
         if self.space == "feature":
             kernel = kernel_from(self.kernel)
-            assert isinstance(kernel, Linear)
-            target = kernel.project(prompt.phi).mT @ prompt.y
+            kept = kernel.project(prompt.phi) if isinstance(kernel, Linear) else prompt.phi
+            target = kept.mT @ prompt.y
         name = "‖y‖" if self.space == "dual" else "‖Φᵀy‖"
         norms = target.double().norm(dim=1)
         most = float(norms.max())

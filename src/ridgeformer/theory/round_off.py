@@ -35,14 +35,14 @@ def residual_round_off_bound(
     interval: Interval,
     unit: float,
 ) -> Float[Tensor, "less batch r"]:
-    """γ_6‖y‖ + (γ_6 + u)·c·(‖α̂_s‖ + ‖α̂_{s−1}‖) + γ_{k+p+6}·‖ |Φ||Φ|ᵀ|α̂_s| ‖, for s = 0 … T − 1.
+    """γ_7‖y‖ + (γ_7 + u)·c·(‖α̂_s‖ + ‖α̂_{s−1}‖) + γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖, for s = 0 … T − 1.
 
     So large is the error in the residual of step s that explains the round-off of that step, in
     compiled gradient descent and Chebyshev iteration tuned to [a, b], c = (a + b)/2. α̂_s is what the
     model holds, the kernel linear.
     """
     phi, alphas = prompt.phi.double().abs(), alphas.double()[:-1]
-    few, many = accumulated(6, unit), accumulated(sum(phi.shape[1:]) + 6, unit)
+    few, many = accumulated(7, unit), accumulated(sum(phi.shape[1:]) + 7, unit)
     now = lengths(alphas, 2)
     both = now + torch.cat([torch.zeros_like(now[:1]), now[:-1]])
     in_updates = (few + unit) * sum(interval) / 2 * both

@@ -67,8 +67,8 @@ class SinglePrecision(Theorem):
     statement = (
         "|f̂_T − f_T| ≤ |φ(x)|·e·C·Σ<sub>s&lt;T</sub> max<sub>σ</sub>√(σ−λ)|R<sub>T,s</sub>(σ)| + "
         "γ<sub>k+p</sub>|φ(x)|ᵀ|Φ|ᵀ|α̂_T| for compiled gradient descent and Chebyshev, "
-        "e = max<sub>s</sub> γ<sub>6</sub>‖y‖ + (γ<sub>6</sub>+u)(λ+L/2)(‖α̂<sub>s</sub>‖+‖α̂<sub>s−1</sub>‖) + "
-        "γ<sub>k+p+6</sub>‖|Φ||Φ|ᵀ|α̂<sub>s</sub>|‖, γ<sub>n</sub> = nu/(1−nu), u = 2<sup>−24</sup>; and the residual of "
+        "e = max<sub>s</sub> γ<sub>7</sub>‖y‖ + (γ<sub>7</sub>+u)(λ+L/2)(‖α̂<sub>s</sub>‖+‖α̂<sub>s−1</sub>‖) + "
+        "γ<sub>k+p+7</sub>‖|Φ||Φ|ᵀ|α̂<sub>s</sub>|‖, γ<sub>n</sub> = nu/(1−nu), u = 2<sup>−24</sup>; and the residual of "
         "each step carries no more than its part of e."
     )
     see = "Distance to the exact recurrence against κ, under the bound; in float64 (control) nothing is left."

@@ -144,6 +144,6 @@ def write_report(path: Path, verdicts: Sequence[Verdict], seed: int, fast: bool)
         "Theorems, measured",
         "Every statement with its constants, on compiled transformers and on the numerics.",
         [summary, *sections],
-        f"Seed {seed}{', fast settings' if fast else ''}; float64. All numbers are in "
+        f"Seed {seed}{', fast settings' if fast else ''}; float64 unless said otherwise. All numbers are in "
         "<code>results.json</code>.",
     )
