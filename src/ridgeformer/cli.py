@@ -131,9 +131,10 @@ def compile(
         certified = f"; certified error {certificate.absolute_error:.2g}."
     elif certificate.relative_error is None:
         certified = "; too narrow to certify an error: raise --mlp-width for a promise."
+    kept = "p" if size["kept features"] == features else f"{size['kept features']} of {features}"
     typer.echo(
         f"{out}: {solver}, {certificate.steps} steps in {size['layers']} layers, "
-        f"d_model {size['d_model']} (p + {size['beyond features']}), {size['heads']} heads of "
+        f"d_model {size['d_model']} ({kept} + {size['beyond features']}), {size['heads']} heads of "
         f"{size['d_head']}, d_mlp {size['d_mlp']}, {size['parameters']:,} parameters" + certified
     )
 

@@ -42,7 +42,8 @@ Lengthscale = Annotated[float, Option(help="ℓ of the Gaussian kernel.")]
 Degree = Annotated[int, Option(help="Degree of the polynomial kernel.")]
 Offset = Annotated[float, Option(help="Offset of the polynomial kernel.")]
 Projection = Annotated[
-    Path | None, Option(help="An .npy file with U [d, p] of the exponential kernel.")
+    Path | None,
+    Option(help="An .npy file with U [m, p]: the linear or exponential kernel sees Uφ alone."),
 ]
 
 MaxEigenvalue = Annotated[

@@ -76,7 +76,7 @@ def read_matrix(path: Path | None) -> list[list[float]] | None:
     except (OSError, ValueError, EOFError) as error:
         raise Refusal(f"{path} cannot be read as an .npy matrix: {error}.") from error
     if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
-        raise Refusal(f"{path} must hold one real matrix U [d, p].")
+        raise Refusal(f"{path} must hold one real matrix U [m, p].")
     if matrix.size == 0 or not np.isfinite(matrix).all():
         raise Refusal(f"{path} must hold finite numbers, at least one.")
     rows: list[list[float]] = matrix.astype(float).tolist()

@@ -115,7 +115,11 @@ class Certificate:
             )
 
     def check_target(self, prompt: Prompt) -> None:
-        target = prompt.y if self.space == "dual" else prompt.phi.mT @ prompt.y
+        target = prompt.y
+        if self.space == "feature":
+            kernel = kernel_from(self.kernel)
+            kept = kernel.project(prompt.phi) if isinstance(kernel, Linear) else prompt.phi
+            target = kept.mT @ prompt.y
         name = "‖y‖" if self.space == "dual" else "‖Φᵀy‖"
         norms = target.double().norm(dim=1)
         most = float(norms.max())
@@ -143,8 +147,9 @@ class Certificate:
 def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"]:
     """λ_max(K) of each prompt; for the linear kernel from the smaller of ΦᵀΦ and ΦΦᵀ."""
     phi = prompt.phi.double()
-    if isinstance(kernel, Linear) and prompt.features <= prompt.supports:
-        small = phi.mT @ phi
+    if isinstance(kernel, Linear) and kernel.kept(prompt.features) <= prompt.supports:
+        kept = kernel.project(phi)
+        small = kept.mT @ kept
     else:
         small = kernel(phi, phi)
     values: Tensor = torch.linalg.eigvalsh(small)

@@ -119,12 +119,12 @@ def linear_plan(request: Request) -> Plan:
     gate = gate_constant(program, request.dtype)
     backend = FeatureLowering if request.causal else DualLowering
     lowering = backend(
-        outputs=request.outputs, features=request.features, gated=request.mlp == "reglu"
+        outputs=request.outputs, features=request.kept_features, gated=request.mlp == "reglu"
     )
     if isinstance(request.kernel, Polynomial):
         lowering.build_on(polynomial_features(lowering.s, lowering.phi, request.kernel))
     lowering.run(program)
-    return Plan(lowering, request.certificate(program, space), gate)
+    return Plan(lowering, request.certificate(program, space), gate, request.embedding)
 
 
 def gate_constant(program: Program, dtype: str) -> float:
@@ -143,11 +143,14 @@ def gate_constant(program: Program, dtype: str) -> float:
 def size_report(model: CompiledModel) -> dict[str, Any]:
     """The numbers that describe a compiled model's size."""
     config, steps = model.transformer.config, model.certificate.steps
+    projection = model.certificate.kernel.get("projection")
+    kept = model.certificate.features if projection is None else len(projection)
     return {
         "layers": config.n_layers,
         "layers per step": config.n_layers / steps,
         "d_model": config.d_model,
-        "beyond features": config.d_model - model.certificate.features,
+        "kept features": kept,
+        "beyond features": config.d_model - kept,
         "heads": config.n_heads,
         "d_head": config.d_head,
         "d_mlp": config.d_mlp,

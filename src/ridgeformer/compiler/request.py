@@ -11,7 +11,7 @@ from torch import Tensor
 from ridgeformer.compiler.certificate import Certificate
 from ridgeformer.compiler.domain import Domain
 from ridgeformer.compiler.lower import Lowering
-from ridgeformer.kernels import Kernel
+from ridgeformer.kernels import Kernel, Projected
 from ridgeformer.program import Program
 from ridgeformer.solvers import Solver
 from ridgeformer.types import Refusal
@@ -65,6 +65,18 @@ class Request:
     @property
     def precondition(self) -> str:
         return getattr(self.solver, "precondition", "none")
+
+    @property
+    def kept_features(self) -> int:
+        """How many channels of the stream hold features."""
+        if isinstance(self.kernel, Projected):
+            return self.kernel.kept(self.features)
+        return self.features
+
+    @property
+    def embedding(self) -> Tensor | None:
+        """The map from φ to the features in the stream; None for the identity."""
+        return self.kernel.projection if isinstance(self.kernel, Projected) else None
 
     def refuse(self, where: str, *options: str) -> None:
         """Options that would be ignored are refused instead."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, log2
 
-from torch import Tensor
-
 from ridgeformer.compiler.assemble import Assembler
 from ridgeformer.compiler.domain import LARGEST_LOGIT, Domain
 from ridgeformer.compiler.dot_product import DotProductLowering
@@ -15,7 +13,6 @@ from ridgeformer.compiler.multiply import FINE_ENOUGH, Grid, Multiplier, SquareM
 from ridgeformer.compiler.relu_plan import RESERVE, check_relu, choose_grid, error_budget, narrower
 from ridgeformer.compiler.request import PROMISE, Plan, Request
 from ridgeformer.compiler.softmax import SoftmaxLowering
-from ridgeformer.kernels import Exponential
 from ridgeformer.program import Program, Scope, trace
 from ridgeformer.types import Refusal
 
@@ -45,7 +42,7 @@ def softmax_plan(request: Request) -> Plan:
     lowering = backend(request, domain, Multiplier())
     lowering.run(program)
     certificate = request.certificate(program, "dual", domain=domain)
-    return Plan(lowering, certificate, embedding=projection(request))
+    return Plan(lowering, certificate, embedding=request.embedding)
 
 
 def relu_plan(request: Request, domain: Domain) -> Plan:
@@ -65,7 +62,7 @@ def relu_plan(request: Request, domain: Domain) -> Plan:
     lowering = lowered(request, domain, program, grid)
     error = budget.error(grid)
     certificate = request.certificate(program, "dual", domain=domain, absolute_error=error)
-    return Plan(lowering, certificate, lowering.multiplier.gate, projection(request))
+    return Plan(lowering, certificate, lowering.multiplier.gate, request.embedding)
 
 
 def lowered(request: Request, domain: Domain, program: Program, grid: Grid) -> SoftmaxLowering:
@@ -96,10 +93,9 @@ def softmax_program(request: Request, domain: Domain) -> Program:
 
 
 def backend(request: Request, domain: Domain, multiplier: Multiplier) -> SoftmaxLowering:
-    embedding = projection(request)
     return SoftmaxLowering(
         outputs=request.outputs,
-        features=request.features if embedding is None else embedding.shape[0],
+        features=request.kept_features,
         kernel=request.kernel,
         multiplier=multiplier,
         row_sums=domain.row_sums,
@@ -111,17 +107,6 @@ def backend(request: Request, domain: Domain, multiplier: Multiplier) -> Softmax
 def push(largest_logit: float) -> float:
     """A logit beyond every other by so much that their exponentials vanish beside it."""
     return float(2.0 ** ceil(log2(1000 + 4 * largest_logit)))
-
-
-def projection(request: Request) -> Tensor | None:
-    if not isinstance(request.kernel, Exponential) or request.kernel.projection is None:
-        return None
-    wanted = request.kernel.projection.shape[1]
-    if wanted != request.features:
-        raise Refusal(
-            f"The projection reads {wanted} features, not {request.features}: use --features {wanted}."
-        )
-    return request.kernel.projection
 
 
 def dot_product_plan(request: Request) -> Plan:
@@ -140,13 +125,18 @@ def dot_product_plan(request: Request) -> Plan:
     if heads < 2 or heads % 2 or heads > 12:
         raise Refusal(f"--heads must be 2, 4, … or 12, in pairs of opposite scale, got {heads}.")
     domain = needed_domain(request)
+    longest = domain.kernel.range(domain.max_norm).most ** 0.5  # of Uφ
+    if longest == 0:
+        raise Refusal(
+            "The projection is 0, and leaves no dot products: give a U that keeps something."
+        )
     # Truncation falls as x^heads and round-off grows as 1/x, for logits up to x.
     unit = 1e-15 if request.dtype == "float64" else 1e-6
     logit = unit ** (1 / (heads + 1))
     if request.epsilon is not None:
         if not request.epsilon > 0:
             raise Refusal(f"--epsilon must be positive, got {request.epsilon}.")
-        logit = request.epsilon * domain.max_norm**2
+        logit = request.epsilon * longest**2
     program = trace(
         request.solver,
         steps=request.steps,
@@ -157,11 +147,11 @@ def dot_product_plan(request: Request) -> Plan:
     )
     lowering = DotProductLowering(
         outputs=request.outputs,
-        features=request.features,
+        features=request.kept_features,
         kernel=request.kernel,
         max_supports=domain.max_supports,
         head_pairs=heads // 2,
-        epsilon=logit / domain.max_norm**2,
+        epsilon=logit / longest**2,
         push=push(heads * logit),
     )
     lowering.run(program)
@@ -170,7 +160,7 @@ def dot_product_plan(request: Request) -> Plan:
     certificate = request.certificate(
         program, "dual", domain=domain, relative_error=max(PROMISE[request.dtype][0], error)
     )
-    return Plan(lowering, certificate)
+    return Plan(lowering, certificate, embedding=request.embedding)
 
 
 def needed_domain(request: Request) -> Domain:
@@ -203,11 +193,9 @@ def smoother_plan(request: Request) -> Plan:
     domain = Domain(request.kernel, max_norm, request.max_supports or 1)
     domain.check_logits(request.dtype)
     program = trace(request.solver, steps=1, ridge=1.0, max_eigenvalue=1.0, dtype=request.dtype)
-    embedding = projection(request)
-    features = request.features if embedding is None else embedding.shape[0]
     lowering = SoftmaxLowering(
         outputs=request.outputs,
-        features=features,
+        features=request.kept_features,
         kernel=request.kernel,
         multiplier=Multiplier() if request.mlp == "reglu" else SquareMultiplier(),
         push=push(domain.largest_logit),
@@ -220,4 +208,4 @@ def smoother_plan(request: Request) -> Plan:
         error = max(error, 4 * domain.largest_logit * 4 / FINE_ENOUGH)
     certificate = request.certificate(program, "dual", domain=domain, relative_error=error)
     certificate = replace(certificate, max_supports=request.max_supports, ridge=None)
-    return Plan(lowering, certificate, lowering.multiplier.gate, embedding)
+    return Plan(lowering, certificate, lowering.multiplier.gate, request.embedding)

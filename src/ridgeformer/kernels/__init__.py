@@ -9,6 +9,7 @@ from ridgeformer.kernels.exponential import Exponential
 from ridgeformer.kernels.gaussian import Gaussian
 from ridgeformer.kernels.linear import Linear
 from ridgeformer.kernels.polynomial import Polynomial
+from ridgeformer.kernels.projected import Projected
 from ridgeformer.types import Refusal
 
 KERNELS: dict[str, type[Kernel]] = {
@@ -34,6 +35,7 @@ __all__ = [
     "Kernel",
     "Linear",
     "Polynomial",
+    "Projected",
     "Range",
     "kernel_from",
 ]

@@ -6,21 +6,20 @@ from dataclasses import dataclass
 from math import exp
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel, Range
+from ridgeformer.kernels.base import Range
+from ridgeformer.kernels.projected import Projected
 from ridgeformer.types import Refusal
 
 LARGEST_EXPONENT = 600.0
 
 
 @dataclass(frozen=True, eq=False)
-class Exponential(Kernel):
+class Exponential(Projected):
     temperature: float = 1.0
-    projection: Float[Tensor, "d p"] | None = None
-    """U; the identity when left out."""
+    projection: Float[Tensor, "m p"] | None = None
 
     name = "exponential"
 
@@ -29,9 +28,6 @@ class Exponential(Kernel):
             raise Refusal(
                 f"The temperature must be positive, got {self.temperature}: choose τ > 0."
             )
-
-    def project(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n d"]:
-        return a if self.projection is None else a @ self.projection.to(a).mT
 
     def __call__(
         self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
@@ -43,10 +39,7 @@ class Exponential(Kernel):
 
     def exponent(self, max_norm: float) -> float:
         """The largest |⟨Ua, Ub⟩| / τ."""
-        stretch = (
-            1.0 if self.projection is None else float(torch.linalg.matrix_norm(self.projection, 2))
-        )
-        return (stretch * max_norm) ** 2 / self.temperature
+        return (self.stretch * max_norm) ** 2 / self.temperature
 
     def range(self, max_norm: float) -> Range:
         top = self.exponent(max_norm)

@@ -1,4 +1,4 @@
-"""k(a, b) = ⟨a, b⟩."""
+"""k(a, b) = ⟨Ua, Ub⟩."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel, Range
+from ridgeformer.kernels.base import Range
+from ridgeformer.kernels.projected import Projected
 
 
-@dataclass(frozen=True)
-class Linear(Kernel):
+@dataclass(frozen=True, eq=False)
+class Linear(Projected):
+    projection: Float[Tensor, "m p"] | None = None
+
     name = "linear"
 
     def __call__(
         self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
     ) -> Float[Tensor, "batch n m"]:
-        return a @ b.mT
+        return self.project(a) @ self.project(b).mT
 
     def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
-        return a.square().sum(-1, keepdim=True)
+        return self.project(a).square().sum(-1, keepdim=True)
 
     def range(self, max_norm: float) -> Range:
-        return Range(-(max_norm**2), max_norm**2, 0.0)
+        top = (self.stretch * max_norm) ** 2
+        return Range(-top, top, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name}
+        projection = None if self.projection is None else self.projection.tolist()
+        return {"name": self.name, "projection": projection}

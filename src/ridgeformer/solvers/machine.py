@@ -158,7 +158,8 @@ class EagerMachine(Machine):
         self.prompt, self.kernel, self.ridge = prompt, kernel, ridge
         self.max_eigenvalue, self.fixed_interval = max_eigenvalue, interval
         # The linear kernel never needs the k×k matrix when there are fewer features than supports.
-        self.factored = isinstance(kernel, Linear) and prompt.features < prompt.supports
+        self.kept = kernel.project(prompt.phi) if isinstance(kernel, Linear) else prompt.phi
+        self.factored = isinstance(kernel, Linear) and self.kept.shape[-1] < prompt.supports
         self.gram = None if self.factored else kernel(prompt.phi, prompt.phi)
         self.cross = kernel(prompt.phi_query, prompt.phi)
         if not all(torch.isfinite(m).all() for m in (self.gram, self.cross) if m is not None):
@@ -175,7 +176,7 @@ class EagerMachine(Machine):
 
     def kernel_product(self, v: Tensor) -> Tensor:
         if self.gram is None:
-            return self.prompt.phi @ (self.prompt.phi.mT @ v)
+            return self.kept @ (self.kept.mT @ v)
         return self.gram @ v
 
     def predict(self, alpha: Tensor) -> Tensor:

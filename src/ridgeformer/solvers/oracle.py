@@ -40,13 +40,14 @@ def krr(
 
 def kernel_eigenvalues(prompt: Prompt, kernel: Kernel | None = None) -> Float[Tensor, "batch k"]:
     """The k eigenvalues of K in rising order; from the p×p matrix when that is the smaller one."""
-    phi = prompt.phi.double()
-    k, p = prompt.supports, prompt.features
-    if isinstance(kernel or Linear(), Linear) and p < k:
-        few: Tensor = torch.linalg.eigvalsh(phi.mT @ phi)
-        values = torch.cat([few.new_zeros(len(few), k - p), few], dim=-1)
+    kernel, phi = kernel or Linear(), prompt.phi.double()
+    k = prompt.supports
+    if isinstance(kernel, Linear) and kernel.kept(prompt.features) < k:
+        kept = kernel.project(phi)
+        few: Tensor = torch.linalg.eigvalsh(kept.mT @ kept)
+        values = torch.cat([few.new_zeros(len(few), k - kept.shape[-1]), few], dim=-1)
     else:
-        values = torch.linalg.eigvalsh((kernel or Linear())(phi, phi))
+        values = torch.linalg.eigvalsh(kernel(phi, phi))
     return values.clamp(min=0)
 
 

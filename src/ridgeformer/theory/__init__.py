@@ -57,6 +57,13 @@ from ridgeformer.theory.query_error import (
     query_error_terms,
 )
 from ridgeformer.theory.reciprocal import reciprocal_error_bound
+from ridgeformer.theory.round_off import (
+    UNIT,
+    accumulated,
+    cg_round_off_bound,
+    fixed_round_off_bound,
+    residual_round_off_bound,
+)
 from ridgeformer.theory.sensitivity import Sensitivity, amplification, sensitivity
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
 from ridgeformer.theory.systems import (
@@ -93,7 +100,9 @@ from ridgeformer.theory.width_rank import (
 )
 
 __all__ = [
+    "UNIT",
     "Sensitivity",
+    "accumulated",
     "amplification",
     "approximate_prediction",
     "balance",
@@ -102,6 +111,7 @@ __all__ = [
     "cg_energy_floor",
     "cg_prediction_bound",
     "cg_rate",
+    "cg_round_off_bound",
     "chebyshev_condition",
     "chebyshev_factor",
     "chebyshev_prediction_bound",
@@ -123,6 +133,7 @@ __all__ = [
     "eigenvalue_bound",
     "energy_error",
     "extrapolation_weights",
+    "fixed_round_off_bound",
     "gram",
     "gram_drift_bound",
     "heavy_ball_factor",
@@ -152,6 +163,7 @@ __all__ = [
     "relative_error_bound",
     "residual_gap_bound",
     "residual_prediction_bound",
+    "residual_round_off_bound",
     "resolvent_bound",
     "resolvent_difference",
     "richardson_condition",

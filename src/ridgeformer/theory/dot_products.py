@@ -7,10 +7,8 @@ from math import pi, prod
 
 import numpy as np
 
+from ridgeformer.theory.round_off import UNIT
 from ridgeformer.types import Refusal
-
-UNIT = 2.0**-53
-"""Half the distance of 1 to the next number of float64."""
 
 
 def extrapolation_weights(pairs: int) -> np.ndarray:
@@ -63,6 +61,6 @@ def dot_product_bound(
     share = np.abs(extrapolation_weights(pairs)).sum() / epsilon
     logit = pairs * epsilon * max_norm**2
     rounds = (4 * n + 2 * (features + 4) * logit + 4 * pairs + 16) * share
-    rounds = UNIT * (rounds + (n + features + 8) * max_norm**2)
+    rounds = UNIT["float64"] * (rounds + (n + features + 8) * max_norm**2)
     error = spread * value * derivative_error_bound(epsilon * spread, pairs)
     return np.asarray(n * (error + np.abs(values).max(-1) * rounds))

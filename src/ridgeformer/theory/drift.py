@@ -19,7 +19,7 @@ from ridgeformer.types import Refusal
 def lipschitz_constant(kernel: Kernel, max_norm: float) -> float:
     """The c in |k(a, b) − k(â, b̂)| ≤ c(|a − â| + |b − b̂|), for features of norm at most N.
 
-    Linear N; Gaussian e^{−1/2}/ℓ whatever N; exponential (‖U‖²N/τ)·exp(‖U‖²N²/τ);
+    Linear ‖U‖²N; Gaussian e^{−1/2}/ℓ whatever N; exponential (‖U‖²N/τ)·exp(‖U‖²N²/τ);
     polynomial d·N·(N² + offset)^{d−1}.
     """
     if isinstance(kernel, Gaussian):
@@ -27,13 +27,15 @@ def lipschitz_constant(kernel: Kernel, max_norm: float) -> float:
     if isinstance(kernel, Exponential):
         exponent = kernel.exponent(max_norm)
         return exponent / max_norm * exp(exponent) if max_norm > 0 else 0.0
+    if isinstance(kernel, Linear):
+        return kernel.stretch**2 * max_norm
     return max_norm * float(slope(kernel, torch.tensor(max_norm**2, dtype=torch.float64)))
 
 
 def gram_drift_bound(
     prompt: Prompt, drifted: Prompt, *, kernel: Kernel | None = None
 ) -> Float[Tensor, " batch"]:
-    """‖K − K̂‖₂ ≤ ‖Φ − Φ̂‖₂(‖Φ‖₂ + ‖Φ̂‖₂) for the linear kernel, and ≤ ‖M‖₂ for the others.
+    """‖K − K̂‖₂ ≤ ‖Φ − Φ̂‖₂(‖Φ‖₂ + ‖Φ̂‖₂) for the linear kernel (of Uφ), and ≤ ‖M‖₂ for the others.
 
     With δ_i = |φ_i − φ̂_i| and N_i = max(|φ_i|, |φ̂_i|), M has the entries
     Gaussian: (e^{−1/2}/ℓ)(δ_i + δ_j) off the diagonal, which itself does not move;
@@ -43,6 +45,7 @@ def gram_drift_bound(
     kernel = kernel or Linear()
     phi, moved = prompt.phi.double(), drifted.phi.double()
     if isinstance(kernel, Linear):
+        phi, moved = kernel.project(phi), kernel.project(moved)
         return spectral(phi - moved) * (spectral(phi) + spectral(moved))
     entries = entry_drift_bound(kernel, phi, moved, phi, moved)
     if isinstance(kernel, Gaussian):
@@ -61,6 +64,9 @@ def cross_drift_bound(
     phi, moved = prompt.phi.double(), drifted.phi.double()
     query, query_moved = prompt.phi_query.double(), drifted.phi_query.double()
     if isinstance(kernel, Linear):
+        phi, moved, query, query_moved = (
+            kernel.project(x) for x in (phi, moved, query, query_moved)
+        )
         supports = spectral(phi - moved)[:, None] * lengths(query, 2)
         return supports + spectral(moved)[:, None] * lengths(query - query_moved, 2)
     return lengths(entry_drift_bound(kernel, query, query_moved, phi, moved), 2)
@@ -111,8 +117,6 @@ def entry_drift_bound(
 def slope(kernel: Kernel, largest: Tensor) -> Tensor:
     """The largest |h'(z)| for |z| ≤ largest, of a kernel k(a, b) = h(⟨a, b⟩)."""
     match kernel:
-        case Linear():
-            return torch.ones_like(largest)
         case Exponential():
             return (largest / kernel.temperature).exp() / kernel.temperature
         case Polynomial():

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ridgeformer.kernels import Kernel
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory.round_off import UNIT
 from ridgeformer.theory.systems import gram
 
 
@@ -24,7 +25,7 @@ def row_sum_spectrum_bound(
 
 
 def normaliser_round_off(
-    sums: Tensor, *, tokens: int, features: int, logit: float, unit: float = 2.0**-53
+    sums: Tensor, *, tokens: int, features: int, logit: float, unit: float = UNIT["float64"]
 ) -> Tensor:
     """|fl(D·o) − Kv| ≤ (4n + 2(p + 4)L + 64)·u·D·max|v|, returned for max|v| = 1.
 

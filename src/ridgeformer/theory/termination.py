@@ -16,7 +16,7 @@ from ridgeformer.theory.systems import preconditioned_system
 def spectral_energies(
     prompt: Prompt, *, ridge: float, rank: int, kernel: Kernel | None = None
 ) -> tuple[Float[Tensor, "batch n"], Float[Tensor, "batch n"]]:
-    """The distinct eigenvalues of A and the energy ‖Πα*‖²_A of the first output in each.
+    """The distinct eigenvalues s_i of A and the energies w_i = ‖Π_iα*‖²_A = y_i²/s_i of the first output.
 
     K has the given rank: n = rank + 1 with λ, the eigenvalue of K's null space, first; n = k when
     the rank is k.

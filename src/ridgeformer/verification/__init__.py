@@ -7,6 +7,9 @@ from ridgeformer.verification.heads import Communication, SharedHeads
 from ridgeformer.verification.knobs import KnobConditioning, KnobDepth, KnobRidge
 from ridgeformer.verification.knobs_of_data import KnobCollinear, KnobTemperature, KnobWidth
 from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights, WithoutReductions
+from ridgeformer.verification.narrow import NarrowQuery, NarrowTruncation, NarrowWidth
+from ridgeformer.verification.precision import SinglePrecision, SinglePrecisionCG
+from ridgeformer.verification.preconditioning import DiagonalPreconditioners
 from ridgeformer.verification.probing import Probes
 from ridgeformer.verification.rates import InexactCG, InexactFixed, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
@@ -32,15 +35,21 @@ THEOREMS: dict[str, Theorem] = {
         FixedRates(),
         ChebyshevWorstMode(),
         RowSumRate(),
+        DiagonalPreconditioners(),
         SeveralOutputs(),
         InexactFixed(),
         InexactCG(),
         FiniteTermination(),
         CompiledIsSolver(),
+        SinglePrecision(),
+        SinglePrecisionCG(),
         WidthRank(),
         EffectiveDimension(),
         QueryError(),
         FeatureDrift(),
+        NarrowTruncation(),
+        NarrowWidth(),
+        NarrowQuery(),
         Sizes(),
         Masking(),
         InterpolatedProducts(),

@@ -105,8 +105,11 @@ class Verdict:
 
 
 def ratios(measured: np.ndarray, bound: np.ndarray, floor: float) -> np.ndarray:
-    """measured/bound wherever the bound is above what round-off alone may cost."""
+    """measured/bound wherever one of them is above what round-off alone may cost.
+
+    A bound below that which is exceeded counts, so that none can pass by being too small.
+    """
     measured, bound = np.broadcast_arrays(np.asarray(measured), np.asarray(bound))
-    above = bound > floor
-    found: np.ndarray = (measured[above] / bound[above]).ravel()
+    above = (bound > floor) | (measured > floor)
+    found: np.ndarray = (measured[above] / np.maximum(bound[above], max(floor, 1e-30))).ravel()
     return found

@@ -106,7 +106,7 @@ def write_report(path: Path, verdicts: Sequence[Verdict], seed: int, fast: bool)
         "Theorems, measured",
         "Every statement with its constants, on compiled transformers and on the numerics.",
         [summary, *(section(v) for v in verdicts)],
-        f"Seed {seed}{', fast settings' if fast else ''}; float64. All numbers are in "
+        f"Seed {seed}{', fast settings' if fast else ''}; float64 unless said otherwise. All numbers are in "
         "<code>results.json</code>.",
     )
 

@@ -1,0 +1,106 @@
+"""Round-off of compiled models: what a unit u of rounding does to predictions with linear attention.
+
+Every sum of n terms in floating point, in any order, is the exact sum of its terms each multiplied by
+some 1 + θ with |θ| ≤ γ_n = nu/(1 − nu). A mat-vec head computes Φ(Φᵀα), sums of k and of p terms, and is
+off by at most γ_{k+p}·|Φ||Φ|ᵀ|α| in every entry. Zeros, flags and weights ±1 add no round-off.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.solvers import Solver
+from ridgeformer.solvers.machine import Interval
+from ridgeformer.tasks import Prompt
+from ridgeformer.theory.inexact import residual_prediction_bound
+from ridgeformer.theory.sensitivity import sensitivity
+from ridgeformer.theory.systems import gram, lengths
+from ridgeformer.types import Refusal
+
+UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
+"""u, half the distance from 1 to the next number."""
+
+
+def accumulated(terms: int, unit: float) -> float:
+    """γ_n = nu/(1 − nu)."""
+    return terms * unit / (1 - terms * unit)
+
+
+def residual_round_off_bound(
+    prompt: Prompt,
+    alphas: Float[Tensor, "steps batch k r"],
+    *,
+    interval: Interval,
+    unit: float,
+) -> Float[Tensor, "less batch r"]:
+    """γ_7‖y‖ + (γ_7 + u)·c·(‖α̂_s‖ + ‖α̂_{s−1}‖) + γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖, for s = 0 … T − 1.
+
+    So large is the error in the residual of step s that explains the round-off of that step, in
+    compiled gradient descent and Chebyshev iteration tuned to [a, b], c = (a + b)/2. α̂_s is what the
+    model holds, the kernel linear.
+    """
+    phi, alphas = prompt.phi.double().abs(), alphas.double()[:-1]
+    few, many = accumulated(7, unit), accumulated(sum(phi.shape[1:]) + 7, unit)
+    now = lengths(alphas, 2)
+    both = now + torch.cat([torch.zeros_like(now[:1]), now[:-1]])
+    in_updates = (few + unit) * sum(interval) / 2 * both
+    in_matvecs = many * lengths(phi @ (phi.mT @ alphas.abs()), 2)
+    return few * lengths(prompt.y.double(), 1) + in_updates + in_matvecs
+
+
+def fixed_round_off_bound(
+    solver: Solver,
+    prompt: Prompt,
+    alphas: Float[Tensor, "steps batch k r"],
+    *,
+    ridge: float,
+    interval: Interval,
+    unit: float,
+) -> Float[Tensor, "batch q r"]:
+    """|f̂_T(x) − f_T(x)| ≤ |φ(x)|·e·C·Σ_{s<T} max_σ √(σ − λ)|R_{T,s}(σ)| + γ_{k+p}·|φ(x)|ᵀ|Φ|ᵀ|α̂_T|.
+
+    e is the largest `residual_round_off_bound` of a step; f_T is what the recurrence predicts in exact
+    arithmetic, f̂_T the model. The largest value over T is returned; C and R are those of
+    `perturbed_prediction_bound`, and the absolute values in the last term go entry by entry.
+    """
+    if solver.name not in ("gd", "richardson", "chebyshev"):
+        raise Refusal(f"Roundings are counted for gd, richardson and chebyshev, not {solver.name}.")
+    error = residual_round_off_bound(prompt, alphas, interval=interval, unit=unit).amax(0)
+    amplified = sensitivity(
+        solver, steps=len(alphas) - 1, tuned=interval, spectrum=interval, offset=ridge
+    ).prediction
+    phi, at_query = prompt.phi.double().abs(), prompt.phi_query.double().abs()
+    sums = accumulated(sum(phi.shape[1:]), unit)
+    read = sums * (at_query @ (phi.mT @ alphas.double().abs())).amax(0)
+    return lengths(at_query, 2)[:, :, None] * amplified * error[:, None, :] + read
+
+
+def cg_round_off_bound(
+    prompt: Prompt,
+    alphas: Float[Tensor, "steps batch k r"],
+    predictions: Float[Tensor, "steps batch q r"],
+    *,
+    ridge: float,
+    unit: float,
+) -> Float[Tensor, "steps batch q r"]:
+    """|f̂_t(x) − f*(x)| ≤ ‖A⁻¹k(x)‖·‖y − Aα̂_t‖ + Σ_{s<t} u|f̂_s| + M(u‖α̂_s‖ + γ_{k+p+4}G_s), for every t.
+
+    For compiled CG with the linear kernel and linear attention, whatever its coefficients became:
+    M = ‖ |Φ||φ(x)| ‖, and G_s = (‖α̂_{s+1} − α̂_s‖ + u‖α̂_s‖)/(1 − γ_2) bounds the step that was taken. The
+    first term is the true residual of the coefficients that the model holds, the second what its
+    predictions, which grow beside the coefficients, have lost on the way.
+    """
+    phi, at_query = prompt.phi.double(), prompt.phi_query.double()
+    alphas, predictions = alphas.double(), predictions.double()
+    held = lengths(alphas, 2)[:-1, :, None, :]
+    moved = lengths(alphas.diff(dim=0), 2)[:, :, None, :]
+    taken = (moved + unit * held) / (1 - accumulated(2, unit))
+    reach = lengths(at_query.abs() @ phi.abs().mT, 2)[:, :, None]
+    sums = accumulated(sum(phi.shape[1:]) + 4, unit)
+    lost = unit * predictions[:-1].abs() + reach * (unit * held + sums * taken)
+    drift = torch.cat([torch.zeros_like(lost[:1]), lost]).cumsum(0)[: len(alphas)]
+    residual = prompt.y.double() - gram(prompt) @ alphas - ridge * alphas
+    none = torch.zeros_like(lengths(residual, 2))
+    return residual_prediction_bound(residual, none, prompt, ridge=ridge) + drift
