@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from html import escape
 
 import numpy as np
@@ -12,8 +13,8 @@ from ridgeformer.solvers import EagerMachine
 from ridgeformer.verification import THEOREMS, Verdict, verify
 from ridgeformer.verification import depth as depth_checks
 from ridgeformer.verification import rates as rate_checks
+from ridgeformer.verification import sizes as size_checks
 from ridgeformer.verification import softmax as softmax_checks
-from ridgeformer.verification import structure as structure_checks
 from ridgeformer.verification import width as width_checks
 from ridgeformer.verification.base import Axes, Line, Outcome
 
@@ -81,6 +82,10 @@ def test_violated_and_vacuous_bounds_are_told_apart():
     assert words == ["holds", "holds", "VIOLATED", "vacuous"]
 
 
+def more(shape, **sizes):
+    return replace(shape, **{name: getattr(shape, name) + by for name, by in sizes.items()})
+
+
 PLANTED = [
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 4),
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 100),
@@ -97,7 +102,11 @@ PLANTED = [
     ("feature-drift", width_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
     ("temperature", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
     ("interpolated-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 30, z)),
-    ("sizes", structure_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
+    ("sizes", size_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
+    ("sizes", size_checks, "predicted_shape", lambda f: lambda c: more(f(c), n_layers=1)),
+    ("sizes", size_checks, "predicted_shape", lambda f: lambda c: more(f(c), d_model=-1)),
+    ("sizes", size_checks, "predicted_shape", lambda f: lambda c: more(f(c), d_mlp=c.outputs == 2)),
+    ("sizes", size_checks, "parameters", lambda f: lambda *a, **k: f(*a, **k) + 1),
     ("dot-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, np.asarray(b**2), z)),
 ]  # fmt: skip
 

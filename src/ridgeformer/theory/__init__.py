@@ -36,6 +36,14 @@ from ridgeformer.theory.query_error import (
 )
 from ridgeformer.theory.sensitivity import Sensitivity, amplification, sensitivity
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
+from ridgeformer.theory.shape import (
+    Construction,
+    Shape,
+    parameters,
+    reciprocal_neurons,
+    unit_neurons,
+)
+from ridgeformer.theory.sizes import predicted_shape
 from ridgeformer.theory.systems import (
     cross,
     energy_error,
@@ -55,7 +63,9 @@ from ridgeformer.theory.width_rank import (
 )
 
 __all__ = [
+    "Construction",
     "Sensitivity",
+    "Shape",
     "amplification",
     "approximate_prediction",
     "block_cg_energy_bound",
@@ -77,14 +87,17 @@ __all__ = [
     "heavy_ball_prediction_bound",
     "jacobi_condition_bound",
     "lipschitz_constant",
+    "parameters",
     "perturbed_prediction_bound",
     "preconditioned_condition",
     "preconditioned_system",
+    "predicted_shape",
     "prediction_bound",
     "query_error_bound",
     "query_error_terms",
     "query_weight",
     "rank_error",
+    "reciprocal_neurons",
     "relative_error_bound",
     "residual_gap_bound",
     "residual_prediction_bound",
@@ -98,4 +111,5 @@ __all__ = [
     "tail_bound",
     "target_energy",
     "termination_steps",
+    "unit_neurons",
 ]

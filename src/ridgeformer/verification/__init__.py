@@ -6,8 +6,9 @@ from ridgeformer.verification.exactness import CompiledIsSolver, FiniteTerminati
 from ridgeformer.verification.mechanism import Ablations, RidgeInTheWeights
 from ridgeformer.verification.rates import InexactCG, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
+from ridgeformer.verification.sizes import Sizes
 from ridgeformer.verification.softmax import DotProducts, InterpolatedProducts, SmootherLimits
-from ridgeformer.verification.structure import Masking, Sizes
+from ridgeformer.verification.structure import Masking
 from ridgeformer.verification.width import (
     EffectiveDimension,
     FeatureDrift,
