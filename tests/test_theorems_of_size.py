@@ -61,6 +61,7 @@ ELSEWHERE = [
     (replace(CG, attention="softmax", mlp="reglu", kernel="exponential"), Exponential(2.0), {}),
     (replace(CG, attention="softmax", mlp="reglu", kernel="gaussian"), Gaussian(0.7), {}),
     (replace(CG, attention="softmax", mlp="reglu", derivative_heads=4), Linear(), {"heads": 4}),
+    (replace(CG, attention="softmax", mlp="reglu", features=40, steps=3), Linear(), {}),
 ]
 
 

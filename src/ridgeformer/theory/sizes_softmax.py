@@ -52,7 +52,7 @@ def fixed_dot_product_sizes(c: Construction) -> Shape:
 
                  P = I                                   Jacobi
         layers   T + 6                                   2T + 5
-        d_model  max(p + v·r + 5, 2p + 2r + 6)           max(p + v·r + 6, 2p + r + 7, p + r + 12)
+        d_model  max(p + v·r + 5, 2p + 2r + 6)           max(p + v·r + 6, 2p + r + 7, p + 3r + 10)
         d_mlp    max(M + 3p + r, n·r)                    max(M + 5p, J + 7, 11r)
     with v = 6 for Richardson and 7 for heavy ball and Chebyshev, n = 13 and 14; H + 1 heads of width
     max(p + 1, r).
@@ -62,7 +62,7 @@ def fixed_dot_product_sizes(c: Construction) -> Shape:
     vectors, updated = (6, 13) if richardson(c) else (7, 14)
     if c.precondition == "jacobi":
         layers = 2 * c.steps + 5
-        channels = max(p + vectors * r + 6, 2 * p + r + 7, p + r + 12)
+        channels = max(p + vectors * r + 6, 2 * p + r + 7, p + 3 * r + 10)
         neurons = max(count_neurons(c) + 5 * p, diagonal_neurons(c) + 7, 11 * r)
     else:
         layers = c.steps + 6
@@ -157,8 +157,9 @@ def cg_softmax_sizes(c: Construction) -> Shape:
         layers   10T + 6                   11T + 7                   11T + 5
         d_model  p + 16r + 8 + G           p + 16r + 6               p + 16r + 6 + G
         heads    H + 1; 2 without          H + 1                     2, Gaussian 1
-    The linear kernel also needs 2p + r + 7 channels for the mean of φ. Heads have width
-    max(p + 2, r), for the linear kernel max(p + 1, r), or 2r where two means share a head (P = I).
+    The linear kernel may need more channels for the mean of φ at the start: 2p + 2r + 6, or with
+    Jacobi 2p + r + 7. Heads have width max(p + 2, r); for the linear kernel max(p + 1, 2r), since
+    two means share a head, and with Jacobi max(p + 1, r).
     """
     c.need_steps(3)
     p, r = c.features, c.outputs
@@ -166,10 +167,11 @@ def cg_softmax_sizes(c: Construction) -> Shape:
     plain = c.precondition == "none"
     first, slope = (6, 10) if plain else (7 if linear else 5, 11)
     channels = p + 16 * r + (8 if plain else 6) + gaussian
+    start = 2 * p + (2 * r + 6 if plain else r + 7)
     heads = 1 if gaussian and not plain else 2
     return Shape(
         n_layers=slope * c.steps + first,
-        d_model=max(channels, 2 * p + r + 7) if linear else channels,
+        d_model=max(channels, start) if linear else channels,
         n_heads=c.derivative_heads + 1 if linear else heads,
         d_head=max(p + 1, 2 * r if plain else r) if linear else max(p + 2, r),
         d_mlp=cg_softmax_neurons(c),
