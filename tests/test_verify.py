@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from ridgeformer.verification import depth as depth_checks
 from ridgeformer.verification import heads as head_checks
 from ridgeformer.verification import mechanism as mechanism_checks
 from ridgeformer.verification import rates as rate_checks
+from ridgeformer.verification import sizes as size_checks
 from ridgeformer.verification import softmax as softmax_checks
-from ridgeformer.verification import structure as structure_checks
 from ridgeformer.verification import width as width_checks
 from ridgeformer.verification.base import Axes, Line, Outcome
 
@@ -58,6 +59,10 @@ def test_violated_and_vacuous_bounds_are_told_apart():
     assert words == ["holds", "holds", "VIOLATED", "vacuous"]
 
 
+def more(shape, **sizes):
+    return replace(shape, **{name: getattr(shape, name) + by for name, by in sizes.items()})
+
+
 PLANTED = [
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 100),
@@ -75,8 +80,12 @@ PLANTED = [
     ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("feature-drift", width_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
     ("temperature", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
+    ("sizes", size_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
+    ("sizes", size_checks, "predicted_shape", lambda f: lambda c: more(f(c), n_layers=1)),
+    ("sizes", size_checks, "predicted_shape", lambda f: lambda c: more(f(c), d_model=-1)),
+    ("sizes", size_checks, "predicted_shape", lambda f: lambda c: more(f(c), d_mlp=c.outputs == 2)),
+    ("sizes", size_checks, "parameters", lambda f: lambda *a, **k: f(*a, **k) + 1),
     ("interpolated-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 10, z)),
-    ("sizes", structure_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
     ("dot-products", softmax_checks, "dot_product_bound", lambda f: lambda *a, **k: f(*a, **k) / 4),
     ("normaliser", softmax_checks, "normaliser_round_off", lambda f: lambda *a, **k: f(*a, **k) / 1000),
     ("row-sum-spectrum", softmax_checks, "row_sum_spectrum_bound", lambda f: lambda *a, **k: (2 * f(*a, **k)[0], f(*a, **k)[1])),

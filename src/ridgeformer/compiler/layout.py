@@ -47,7 +47,8 @@ def take_over(s: Schedule) -> None:
             copy_heads(s, cell, rest)
     for index, write in enumerate(s.writes):
         if isinstance(write, LinearWrite) and write.cell.written == write.time:
-            for part in write.form:
+            # An earlier iterate of the same vector before anything else.
+            for part in sorted(write.form, key=lambda p: p.cell.name != write.cell.name):
                 kept = abs(part.coefficient) >= LEAST_KEPT and replaceable(part, write.cell)
                 if write.cell.base is None and kept:
                     write.cell.base, part.cell.replaced = part.cell, True

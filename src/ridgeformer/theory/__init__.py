@@ -66,6 +66,14 @@ from ridgeformer.theory.round_off import (
 )
 from ridgeformer.theory.sensitivity import Sensitivity, amplification, sensitivity
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
+from ridgeformer.theory.shape import (
+    Construction,
+    Shape,
+    parameters,
+    reciprocal_neurons,
+    unit_neurons,
+)
+from ridgeformer.theory.sizes import predicted_shape
 from ridgeformer.theory.systems import (
     cross,
     energy_error,
@@ -101,7 +109,9 @@ from ridgeformer.theory.width_rank import (
 
 __all__ = [
     "UNIT",
+    "Construction",
     "Sensitivity",
+    "Shape",
     "accumulated",
     "amplification",
     "approximate_prediction",
@@ -150,9 +160,11 @@ __all__ = [
     "misfit_bounds",
     "nearest_targets",
     "normaliser_round_off",
+    "parameters",
     "perturbed_prediction_bound",
     "preconditioned_condition",
     "preconditioned_system",
+    "predicted_shape",
     "prediction_bound",
     "product_error_bound",
     "query_error_bound",
@@ -160,6 +172,7 @@ __all__ = [
     "query_weight",
     "rank_error",
     "reciprocal_error_bound",
+    "reciprocal_neurons",
     "relative_error_bound",
     "residual_gap_bound",
     "residual_prediction_bound",
@@ -181,4 +194,5 @@ __all__ = [
     "tail_bound",
     "target_energy",
     "termination_steps",
+    "unit_neurons",
 ]

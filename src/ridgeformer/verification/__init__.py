@@ -13,6 +13,7 @@ from ridgeformer.verification.preconditioning import DiagonalPreconditioners
 from ridgeformer.verification.probing import Probes
 from ridgeformer.verification.rates import InexactCG, InexactFixed, RowSumRate, SeveralOutputs
 from ridgeformer.verification.run import chosen, verify
+from ridgeformer.verification.sizes import Sizes
 from ridgeformer.verification.softmax import (
     DotProducts,
     InterpolatedProducts,
@@ -20,7 +21,7 @@ from ridgeformer.verification.softmax import (
     RowSumSpectrum,
     SmootherLimits,
 )
-from ridgeformer.verification.structure import Masking, Sizes
+from ridgeformer.verification.structure import Masking
 from ridgeformer.verification.width import (
     EffectiveDimension,
     FeatureDrift,

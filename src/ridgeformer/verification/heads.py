@@ -14,7 +14,7 @@ from ridgeformer.readout import trajectory
 from ridgeformer.tasks import Prompt
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem
 from ridgeformer.verification.mechanism import TASK, model_of
-from ridgeformer.verification.structure import same
+from ridgeformer.verification.sizes import same
 
 INTO, WITHIN, BACK, ACROSS = (
     "data → aggregator",

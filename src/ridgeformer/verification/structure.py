@@ -1,4 +1,4 @@
-"""What the weights must look like: sizes that a formula predicts, and masks that let nothing through."""
+"""What the weights must look like: masks that let nothing through."""
 
 from __future__ import annotations
 
@@ -8,81 +8,13 @@ from itertools import product
 import numpy as np
 import torch
 
-from ridgeformer.compiler import CompiledModel, compile
+from ridgeformer.compiler import compile
 from ridgeformer.kernels import Exponential
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
 from ridgeformer.theory import context_leak
 from ridgeformer.transformer import Transformer, TransformerConfig
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem
-
-
-class Sizes(Theorem):
-    name = "sizes"
-    title = "Depth, width and heads are what the formulas say"
-    statement = (
-        "CG with linear attention takes 7T + 1 layers, p + 10r + 3 channels and per step one mat-vec head "
-        "for all r outputs; Chebyshev takes T + 1 layers and, for one output, p + 7 channels; behind softmax CG "
-        "takes 10T + 6 layers. Every count is exact, for T ≥ 3; shorter programs may be narrower."
-    )
-    see = "Layers of compiled models against the formula: every ratio is exactly 1."
-    equality = True
-
-    def measure(self, seed: int, fast: bool) -> Outcome:
-        found: list[float] = []
-        counted: dict[str, list[float]] = {"cg": [], "chebyshev": [], "cg, softmax": []}
-        steps_tried = (3, 5, 8) if fast else (3, 5, 8, 13, 21)
-        for steps in steps_tried:
-            for p, r in ((3, 1), (6, 1), (4, 2), (5, 3)):
-                model = linear("cg", p, r, steps)
-                cg = model.transformer.config
-                found += same(cg.n_layers, 7 * steps + 1) + same(cg.d_model, p + 10 * r + 3)
-                found += same(len(matvec_widths(model)), steps)
-                found += [ratio for width in matvec_widths(model) for ratio in same(width, r)]
-                fixed = linear("chebyshev", p, r, steps).transformer.config
-                found += same(fixed.n_layers, steps + 1)
-                if r == 1:
-                    found += same(fixed.d_model, p + 7)
-            counted["cg"].append(cg.n_layers)
-            counted["chebyshev"].append(fixed.n_layers)
-            soft = compile(
-                make_solver("cg"),
-                features=3,
-                steps=steps,
-                ridge=1.0,
-                kernel=Exponential(),
-                attention="softmax",
-                mlp="reglu",
-                max_norm=1.0,
-                max_supports=16,
-            ).transformer.config
-            found += same(soft.n_layers, 10 * steps + 6)
-            counted["cg, softmax"].append(soft.n_layers)
-        lines = [Line(name, steps_tried, values) for name, values in counted.items()]
-        settings = f"{len(steps_tried)} depths, 4 combinations of features and outputs"
-        return Outcome(settings, np.array(found), lines, Axes("steps T", "layers", log_y=False))
-
-
-def linear(name: str, features: int, outputs: int, steps: int) -> CompiledModel:
-    return compile(
-        make_solver(name),
-        features=features,
-        outputs=outputs,
-        steps=steps,
-        ridge=1.0,
-        max_eigenvalue=50.0,
-    )
-
-
-def matvec_widths(model: CompiledModel) -> list[int]:
-    """How many outputs each mat-vec head writes."""
-    heads = [head for layer in model.sites["layers"] for head in layer["attention"]]
-    return [len(head["writes"]) for head in heads if head["does"].startswith("K")]
-
-
-def same(counted: int, predicted: int) -> list[float]:
-    """The larger over the smaller: 1 if they agree, more than 1 if they do not."""
-    return [max(counted / predicted, predicted / counted)]
 
 
 class Masking(Theorem):
