@@ -18,7 +18,8 @@ from ridgeformer.verification import THEOREMS, verify
 from ridgeformer.verification.page import HEADER, figure, maths, row
 from ridgeformer.verification.run import summary
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+# One worker measures what all of them read.
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.xdist_group("report")]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_the_table_says_in_what_settings(fast_report):
     lines = shown.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     for verdict in verdicts:
-        (line,) = (text for text in lines if text.split()[:1] == [verdict.theorem.name])
+        (line,) = (text for text in lines if text.startswith(f" {verdict.theorem.name} "))
         assert line.split()[-1] == "yes"
         assert verdict.outcome.settings.split()[0] in line
     words = {word for text in lines for word in text.split()}

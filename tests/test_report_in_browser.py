@@ -7,7 +7,8 @@ import pytest
 
 from ridgeformer.verification import THEOREMS, verify
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+# One worker measures what all of them read.
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.xdist_group("report")]
 
 WIDTHS = (1366, 1024)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
