@@ -1,0 +1,57 @@
+"""Linear regression with a spectrum of its own in every prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.tasks.base import Prompt
+from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
+from ridgeformer.types import Refusal
+
+
+@dataclass(frozen=True)
+class LinearRegression(LearnableTask):
+    """y = ⟨w, x⟩ + noise, w ~ N(0, I/d), x ~ N(0, R diag(s) Rᵀ) with a random rotation R.
+
+    s is geometric with a condition number that is log-uniform in [1, `condition`] for each prompt,
+    scaled to mean 1; `condition` 1 makes x isotropic.
+    """
+
+    features: int = 8
+    condition: float = 100.0
+    noise: float = 0.3
+
+    name = "linear"
+
+    def __post_init__(self) -> None:
+        if self.condition < 1 or self.noise <= 0:
+            raise Refusal(
+                f"A linear task needs condition ≥ 1 and noise > 0, got {self.condition} and {self.noise}."
+            )
+
+    @property
+    def ridge(self) -> float:
+        """λ of the posterior mean: noise variance over the variance of a weight."""
+        return self.noise**2 * self.features
+
+    def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        d = self.features
+        kappa = (log(self.condition) * uniform(generator, batch, 1)).exp()
+        spectrum = kappa ** -torch.linspace(0, 1, d, dtype=torch.float64) if d > 1 else kappa**0
+        spectrum = spectrum / spectrum.mean(-1, keepdim=True)
+        turn = torch.linalg.qr(normal(generator, batch, d, d)).Q
+        x = normal(generator, batch, points, d) * spectrum.sqrt()[:, None, :] @ turn.mT
+        w = normal(generator, batch, d, 1) / d**0.5
+        return x, x @ w + self.noise * normal(generator, batch, points, 1)
+
+    def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        """The posterior mean, which is ridge regression with λ = noise²·d, whatever the spectrum."""
+        phi, y = prompt.phi.double(), prompt.y.double()
+        gram = phi.mT @ phi + self.ridge * torch.eye(self.features, dtype=torch.float64)
+        w: Tensor = torch.linalg.solve(gram, phi.mT @ y)
+        return prompt.phi_query.double() @ w

@@ -1,0 +1,23 @@
+"""Training on in-context regression: recipes, the loop, checkpoints, and trained models."""
+
+from ridgeformer.training.layouts import LAYOUTS, Layout
+from ridgeformer.training.loop import Run, started
+from ridgeformer.training.parallel import Group
+from ridgeformer.training.recipe import Architecture, Recipe, Schedule
+from ridgeformer.training.scores import Held, predictions, score
+from ridgeformer.training.trained import TrainedModel
+
+__all__ = [
+    "LAYOUTS",
+    "Architecture",
+    "Group",
+    "Held",
+    "Layout",
+    "Recipe",
+    "Run",
+    "Schedule",
+    "TrainedModel",
+    "predictions",
+    "score",
+    "started",
+]

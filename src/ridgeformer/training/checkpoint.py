@@ -1,0 +1,86 @@
+"""Checkpoints: everything that a run needs to go on as if it had never stopped.
+
+A checkpoint is a directory `step-…` with weights, the optimiser's moments and a state.json that has
+the hashes of both. It takes its name when it is complete, and the one before it is kept, so that a
+kill at any moment, or a damaged file, costs one interval at most.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ridgeformer.transformer import Transformer
+from ridgeformer.transformer.storage import file_hash, whole_directory
+from ridgeformer.types import Refusal
+
+KEPT = 2
+FILES = ("weights.safetensors", "moments.safetensors")
+
+
+def path_of(folder: Path, step: int) -> Path:
+    return folder / "checkpoints" / f"step-{step:08d}"
+
+
+def write(
+    folder: Path,
+    step: int,
+    model: Transformer,
+    optimiser: torch.optim.Optimizer,
+    recipe: dict[str, Any],
+    clock: float,
+) -> None:
+    names = [name for name, _ in model.named_parameters()]
+    moments: dict[str, Tensor] = {}
+    for name, weight in model.named_parameters():
+        for key, value in optimiser.state[weight].items():
+            moments[f"{name}:{key}"] = torch.as_tensor(value).detach().clone()
+    with whole_directory(path_of(folder, step)) as partial:
+        weights = {name: w.detach().contiguous() for name, w in model.state_dict().items()}
+        save_file(weights, partial / FILES[0])
+        save_file(moments, partial / FILES[1])
+        state = {
+            "step": step,
+            "recipe": recipe,
+            "seconds": clock,
+            "parameters": names,
+            "hashes": {file: file_hash(partial / file) for file in FILES},
+        }
+        (partial / "state.json").write_text(json.dumps(state, indent=1) + "\n")
+    for old in sorted((folder / "checkpoints").glob("step-*"))[:-KEPT]:
+        shutil.rmtree(old)
+
+
+def newest_first(folder: Path) -> Iterator[Path]:
+    yield from sorted((folder / "checkpoints").glob("step-*"), reverse=True)
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """state.json of a checkpoint whose files are whole, or ValueError that says what is wrong."""
+    try:
+        state: dict[str, Any] = json.loads((path / "state.json").read_text())
+        for file in FILES:
+            if file_hash(path / file) != state["hashes"][file]:
+                raise ValueError(f"{file} is damaged")
+    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"state.json or a file is missing or damaged ({error})") from error
+    return state
+
+
+def restore(path: Path, model: Transformer, optimiser: torch.optim.Optimizer) -> None:
+    try:
+        model.load_state_dict(load_file(path / FILES[0]))
+        moments = load_file(path / FILES[1])
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise Refusal(f"{path} does not fit the recipe: {error}.") from error
+    for name, weight in model.named_parameters():
+        found = {key: moments[f"{name}:{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+        optimiser.state[weight] = found

@@ -1,0 +1,95 @@
+"""How a prompt becomes tokens: what trained models read, and where their predictions are.
+
+    pairs        k tokens [φ | y], the aggregator, and the queries, which read all of them
+    interleaved  x₁ y₁ x₂ y₂ … as in a language model, with positions; each x predicts its y
+
+Both have the tokens of saved models, [φ | y | is_support | is_aggregator | is_query].
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.tasks import LearnableTask, Prompt, Sample
+from ridgeformer.transformer import Transformer, TransformerConfig
+
+
+class Layout(ABC):
+    name: str
+
+    @abstractmethod
+    def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig: ...
+
+    @abstractmethod
+    def loss(self, model: Transformer, sample: Sample) -> Tensor:
+        """The mean squared error that is trained on."""
+
+    @abstractmethod
+    def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]: ...
+
+
+def shape_of(task: LearnableTask, shape: dict[str, Any], **more: Any) -> TransformerConfig:
+    kept = {name: value for name, value in shape.items() if name != "layout"}
+    inputs = task.features + task.outputs + 3
+    # Softmax logits are scaled as usual; linear attention averages over the supports.
+    scale = shape["d_head"] ** -0.5 if shape["attention"] == "softmax" else 1 / (task.supports + 1)
+    return TransformerConfig(d_in=inputs, d_out=task.outputs, attn_scale=scale, **kept, **more)
+
+
+class Pairs(Layout):
+    name = "pairs"
+
+    def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
+        return shape_of(task, shape, mask="prefix")
+
+    def loss(self, model: Transformer, sample: Sample) -> Tensor:
+        return (self.predict(model, sample.prompt) - sample.targets).square().mean()
+
+    def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        found: Tensor = model(prompt.tokens(), prompt.supports + 1)
+        return found
+
+
+class Interleaved(Layout):
+    name = "interleaved"
+
+    def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
+        points = task.supports + task.queries
+        return shape_of(task, shape, mask="causal", positional="learned", max_tokens=2 * points)
+
+    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
+        """x₁ y₁ … x_n y_n; a last x may have no y."""
+        batch, n, p = x.shape
+        r = y.shape[2]
+        tokens = x.new_zeros(batch, 2 * n, p + r + 3)
+        tokens[:, 0::2, :p] = x
+        tokens[:, 0::2, p + r + 2] = 1
+        tokens[:, 1 : 2 * y.shape[1] : 2, p : p + r] = y
+        tokens[:, 1 : 2 * y.shape[1] : 2, p + r] = 1
+        return tokens[:, : n + y.shape[1]]
+
+    def loss(self, model: Transformer, sample: Sample) -> Tensor:
+        """Of every point but the first, from the points before it."""
+        prompt = sample.prompt
+        x = torch.cat([prompt.phi, prompt.phi_query], dim=1)
+        y = torch.cat([prompt.y, sample.targets], dim=1)
+        tokens = self.tokens(x, y[:, :-1])
+        found = model.readout(model.residual_stream(tokens, tokens.shape[1])[:, 0::2])
+        return (found - y)[:, 1:].square().mean()
+
+    def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        """Each query in a sequence of its own, after all supports."""
+        batch, q = prompt.phi_query.shape[:2]
+        x, y = (t.repeat_interleave(q, 0) for t in (prompt.phi, prompt.y))
+        x = torch.cat([x, prompt.phi_query.flatten(0, 1)[:, None]], dim=1)
+        tokens = self.tokens(x, y)
+        found: Tensor = model(tokens, tokens.shape[1] - 1)
+        return found.view(batch, q, -1)
+
+
+LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Pairs(), Interleaved())}

@@ -1,0 +1,190 @@
+"""The training loop: batches on the fly, AdamW, warm-up and cosine, clipping, and a log.
+
+The batch of a step depends on the seed and the step alone, and the rate on the step, so that weights
+and moments are all that a checkpoint has to hold.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import cos, isfinite, pi
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ridgeformer.tasks import Sample
+from ridgeformer.training import checkpoint
+from ridgeformer.training.layouts import LAYOUTS
+from ridgeformer.training.parallel import Group
+from ridgeformer.training.recipe import Recipe, Schedule
+from ridgeformer.training.scores import Held, score
+from ridgeformer.training.trained import TrainedModel
+from ridgeformer.transformer import Transformer
+from ridgeformer.types import Refusal
+
+HELD_OUT = 256
+"""Prompts of the periodic evaluation."""
+
+Report = Callable[[int, dict[str, float]], None]
+"""Told of every step: its number, and what is known."""
+
+
+def rate_at(step: int, s: Schedule) -> float:
+    """Linear warm-up to `rate`, then a cosine to `final_rate` of it."""
+    if step < s.warmup:
+        return s.rate * (step + 1) / s.warmup
+    share = (step - s.warmup) / max(1, s.steps - s.warmup)
+    return s.rate * (s.final_rate + (1 - s.final_rate) * (1 + cos(pi * share)) / 2)
+
+
+def batch_at(step: int, recipe: Recipe) -> Sample:
+    """The batch of a step, in float32."""
+    task, s = recipe.task, recipe.training
+    generator = torch.Generator().manual_seed(recipe.seed * 2**32 + step + 1)
+    supports = task.supports
+    if float(torch.rand((), generator=generator)) < s.fewer_supports:
+        supports = int(torch.randint(1, task.supports + 1, (), generator=generator))
+    return single(task.sample(s.batch, generator, supports))
+
+
+def single(sample: Sample) -> Sample:
+    return Sample(sample.prompt.to(torch.float32), sample.targets.float())
+
+
+def optimiser_of(model: Transformer, s: Schedule) -> torch.optim.AdamW:
+    """Fused AdamW; weight decay on matrices alone."""
+    matrices = [w for w in model.parameters() if w.ndim > 1]
+    vectors = [w for w in model.parameters() if w.ndim <= 1]
+    groups = [
+        {"params": matrices, "weight_decay": s.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=s.rate, betas=(0.9, s.beta2), fused=True)
+
+
+@dataclass
+class Run:
+    """A run in a folder: where it stands, and how it goes on."""
+
+    recipe: Recipe
+    folder: Path
+    group: Group
+    step: int = 0
+    seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        torch.manual_seed(self.recipe.seed)
+        self.model = Transformer(self.recipe.config())
+        self.optimiser = optimiser_of(self.model, self.recipe.training)
+        self.layout = LAYOUTS[self.recipe.model.layout]
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log.jsonl"
+
+    def resume(self, say: Callable[[str], None]) -> None:
+        """Goes back to the newest checkpoint that is whole."""
+        for path in checkpoint.newest_first(self.folder):
+            try:
+                state = checkpoint.read_state(path)
+            except ValueError as damage:
+                say(f"{path.name} cannot be used, {damage}: going back to the one before.")
+                continue
+            if state["recipe"] != self.recipe.to_dict():
+                raise Refusal(
+                    f"{self.folder} was begun with another recipe: use that one, or another --out."
+                )
+            checkpoint.restore(path, self.model, self.optimiser)
+            self.step, self.seconds = int(state["step"]), float(state["seconds"])
+            break
+        else:
+            say("No checkpoint to resume: starting at step 0.")
+        if self.group.first and self.log.exists():
+            kept = [
+                line for line in self.log.read_text().splitlines() if step_of(line) <= self.step
+            ]
+            self.log.write_text("".join(f"{line}\n" for line in kept))
+
+    def train(self, report: Report) -> TrainedModel:
+        recipe, s = self.recipe, self.recipe.training
+        held = Held.draw(recipe.task, HELD_OUT, seed=recipe.seed + 1)
+        begun, before = time.monotonic(), self.seconds
+        losses: list[Tensor] = []
+        while self.step < s.steps:
+            for group in self.optimiser.param_groups:
+                group["lr"] = rate_at(self.step, s)
+            loss = self.one_step()
+            losses.append(loss.detach())
+            self.step += 1
+            self.seconds = before + time.monotonic() - begun
+            seen: dict[str, float] = {}
+            last = self.step == s.steps
+            if last or self.step % s.evaluate_every == 0:
+                mean = float(torch.stack(losses).mean())
+                losses.clear()
+                seen = {"loss": mean, **score(self.layout, self.model, held)}
+                if self.group.first:
+                    self.write_log(seen)
+            if last or self.step % s.checkpoint_every == 0:
+                self.check_finite()
+                if self.group.first:
+                    checkpoint.write(
+                        self.folder, self.step, self.model, self.optimiser, recipe.to_dict(),
+                        self.seconds,
+                    )  # fmt: skip
+                self.group.wait()
+            report(self.step, seen)
+        return TrainedModel(self.model, recipe, {"steps": self.step, "seconds": self.seconds})
+
+    def one_step(self) -> Tensor:
+        sample = self.group.share(batch_at(self.step, self.recipe))
+        loss = self.layout.loss(self.model, sample)
+        if not isfinite(float(loss.detach())):
+            raise Refusal(
+                f"The loss is not finite at step {self.step + 1}: lower the rate. The checkpoint before it is "
+                f"kept in {self.folder / 'checkpoints'}."
+            )
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.group.average(self.model)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.training.clip)
+        self.optimiser.step()
+        return self.group.mean(loss)
+
+    def check_finite(self) -> None:
+        """A checkpoint is only written of finite weights."""
+        for name, weight in self.model.named_parameters():
+            if not torch.isfinite(weight).all():
+                raise Refusal(
+                    f"{name} is not finite after step {self.step}: lower the rate. The last good checkpoint is "
+                    f"kept in {self.folder / 'checkpoints'}."
+                )
+
+    def write_log(self, seen: dict[str, float]) -> None:
+        line = {"step": self.step, "seconds": round(self.seconds, 2), **seen}
+        with open(self.log, "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")  # a line that a kill cut short
+
+
+def started(
+    recipe: Recipe, folder: Path, resume: bool, say: Callable[[str], None], group: Group
+) -> Run:
+    """A run in its folder; refuses to write over another one."""
+    if folder.exists() and any(folder.iterdir()) and not resume:
+        raise Refusal(f"{folder} is not empty: choose another --out, or --resume what is there.")
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Run(recipe, folder, group)
+    if resume:
+        run.resume(say)
+    return run

@@ -1,0 +1,159 @@
+"""A recipe: task, architecture and schedule of one training run, read from TOML and checked."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from ridgeformer.tasks import LEARNABLE, LearnableTask
+from ridgeformer.training.layouts import LAYOUTS
+from ridgeformer.transformer import TransformerConfig
+from ridgeformer.types import Refusal
+
+
+@dataclass(frozen=True)
+class Architecture:
+    layout: Literal["pairs", "interleaved"] = "pairs"
+    """pairs: a support is one token, many queries read all of them; interleaved: x, y, x, y, …"""
+    n_layers: int = 8
+    d_model: int = 64
+    n_heads: int = 4
+    d_head: int = 16
+    d_mlp: int = 256
+    attention: Literal["softmax", "linear"] = "softmax"
+    mlp: Literal["gelu", "relu", "reglu"] = "gelu"
+    norm: Literal["layernorm", "rmsnorm", "none"] = "layernorm"
+
+
+@dataclass(frozen=True)
+class Schedule:
+    steps: int = 20_000
+    batch: int = 64
+    rate: float = 1e-3
+    warmup: int = 500
+    final_rate: float = 0.0
+    """As a fraction of `rate`, at the end of the cosine."""
+    beta2: float = 0.98
+    weight_decay: float = 0.0
+    clip: float = 1.0
+    fewer_supports: float = 0.5
+    """The share of batches that have a random number of supports."""
+    evaluate_every: int = 500
+    checkpoint_every: int = 500
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    seed: int
+    task: LearnableTask
+    model: Architecture
+    training: Schedule
+
+    @staticmethod
+    def load(path: str | Path) -> Recipe:
+        try:
+            values = tomllib.loads(Path(path).read_text())
+        except FileNotFoundError as error:
+            raise Refusal(f"There is no recipe at {path}.") from error
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise Refusal(f"{path} cannot be read as a TOML recipe: {error}.") from error
+        return Recipe.from_dict(values)
+
+    @staticmethod
+    def from_dict(values: dict[str, Any]) -> Recipe:
+        known = {"name", "seed", "task", "model", "training"}
+        if odd := sorted(set(values) - known):
+            raise Refusal(f"A recipe has {', '.join(sorted(known))}; it does not know {odd[0]!r}.")
+        if missing := sorted({"name", "task"} - set(values)):
+            raise Refusal(f"The recipe lacks {missing[0]!r}.")
+        task = dict(values["task"])
+        name = task.pop("name", None)
+        if name not in LEARNABLE:
+            raise Refusal(f"[task] name must be one of {', '.join(LEARNABLE)}; got {name!r}.")
+        recipe = Recipe(
+            name=str(values["name"]),
+            seed=whole("seed", values.get("seed", 0)),
+            task=section(LEARNABLE[name], task, "task"),
+            model=section(Architecture, values.get("model", {}), "model"),
+            training=section(Schedule, values.get("training", {}), "training"),
+        )
+        recipe.check()
+        return recipe
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "seed": self.seed,
+            "task": self.task.to_dict(),
+            "model": asdict(self.model),
+            "training": asdict(self.training),
+        }
+
+    def check(self) -> None:
+        for name in ("n_layers", "d_model", "n_heads", "d_head"):
+            if getattr(self.model, name) < 1:
+                raise Refusal(
+                    f"[model] {name} must be at least 1; got {getattr(self.model, name)}."
+                )
+        s = self.training
+        for name in ("steps", "batch", "evaluate_every", "checkpoint_every"):
+            if getattr(s, name) < 1:
+                raise Refusal(f"[training] {name} must be at least 1; got {getattr(s, name)}.")
+        if not (s.rate > 0 and s.clip > 0 and 0 <= s.beta2 < 1 and 0 <= s.fewer_supports <= 1):
+            raise Refusal(
+                "[training] needs rate > 0, clip > 0, 0 ≤ beta2 < 1 and 0 ≤ fewer_supports ≤ 1."
+            )
+        if not 0 <= s.warmup <= s.steps:
+            raise Refusal(f"[training] warmup must be between 0 and steps; got {s.warmup}.")
+        for name in ("features", "supports", "queries"):
+            if getattr(self.task, name) < 1:
+                raise Refusal(f"[task] {name} must be at least 1; got {getattr(self.task, name)}.")
+
+    def config(self) -> TransformerConfig:
+        """The shape of the transformer, an instance of the one class."""
+        return LAYOUTS[self.model.layout].config(self.task, asdict(self.model))
+
+
+def section(kind: type[Any], values: dict[str, Any], name: str) -> Any:
+    """A dataclass from a table of the recipe, whose keys and types must be known."""
+    if not isinstance(values, dict):
+        raise Refusal(f"[{name}] must be a table; got {values!r}.")
+    hints = get_type_hints(kind)
+    entries = {f.name: f for f in fields(kind)}
+    if odd := sorted(set(values) - set(entries)):
+        raise Refusal(f"[{name}] does not know {odd[0]!r}: choose from {', '.join(entries)}.")
+    needed = [
+        n for n, f in entries.items() if f.default is MISSING and f.default_factory is MISSING
+    ]
+    if missing := [n for n in needed if n not in values]:
+        raise Refusal(f"[{name}] lacks {missing[0]!r}.")
+    return kind(
+        **{key: checked(f"[{name}] {key}", value, hints[key]) for key, value in values.items()}
+    )
+
+
+def checked(name: str, value: Any, hint: Any) -> Any:
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise Refusal(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}.")
+        return value
+    if hint is int:
+        return whole(name, value)
+    if hint is float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise Refusal(f"{name} must be a number; got {value!r}.")
+        return float(value)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise Refusal(f"{name} must be a list of numbers; got {value!r}.")
+        return tuple(checked(name, item, get_args(hint)[0]) for item in value)
+    return value
+
+
+def whole(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Refusal(f"{name} must be a whole number ≥ 0; got {value!r}.")
+    return value
