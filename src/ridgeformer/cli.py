@@ -13,6 +13,7 @@ import typer
 from ridgeformer import __version__
 from ridgeformer import cli_options as o
 from ridgeformer import cli_tools as tools
+from ridgeformer import cli_training as training
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -308,6 +309,9 @@ def verify(
     if failed:
         typer.echo(f"Does not hold: {', '.join(failed)}.", err=True)
         raise typer.Exit(1)
+
+
+command(training.train)
 
 
 def version(show: bool) -> None:

@@ -1,7 +1,7 @@
 """Training on in-context regression: recipes, the loop, checkpoints, and trained models."""
 
 from ridgeformer.training.layouts import LAYOUTS, Layout
-from ridgeformer.training.loop import Run, started
+from ridgeformer.training.loop import Run, finish, started
 from ridgeformer.training.parallel import Group
 from ridgeformer.training.recipe import Architecture, Recipe, Schedule
 from ridgeformer.training.scores import Held, predictions, score
@@ -17,6 +17,7 @@ __all__ = [
     "Run",
     "Schedule",
     "TrainedModel",
+    "finish",
     "predictions",
     "score",
     "started",

@@ -43,6 +43,8 @@ def write(
     for name, weight in model.named_parameters():
         for key, value in optimiser.state[weight].items():
             moments[f"{name}:{key}"] = torch.as_tensor(value).detach().clone()
+    if path_of(folder, step).exists():  # damaged, or left by a run that went back behind it
+        shutil.rmtree(path_of(folder, step))
     with whole_directory(path_of(folder, step)) as partial:
         weights = {name: w.detach().contiguous() for name, w in model.state_dict().items()}
         save_file(weights, partial / FILES[0])

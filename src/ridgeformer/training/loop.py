@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ridgeformer.tasks import Sample
 from ridgeformer.training import checkpoint
+from ridgeformer.training.final import final_scores
 from ridgeformer.training.layouts import LAYOUTS
 from ridgeformer.training.parallel import Group
 from ridgeformer.training.recipe import Recipe, Schedule
@@ -109,7 +110,7 @@ class Run:
             ]
             self.log.write_text("".join(f"{line}\n" for line in kept))
 
-    def train(self, report: Report) -> TrainedModel:
+    def train(self, report: Report) -> None:
         recipe, s = self.recipe, self.recipe.training
         held = Held.draw(recipe.task, HELD_OUT, seed=recipe.seed + 1)
         begun, before = time.monotonic(), self.seconds
@@ -138,7 +139,6 @@ class Run:
                     )  # fmt: skip
                 self.group.wait()
             report(self.step, seen)
-        return TrainedModel(self.model, recipe, {"steps": self.step, "seconds": self.seconds})
 
     def one_step(self) -> Tensor:
         sample = self.group.share(batch_at(self.step, self.recipe))
@@ -188,3 +188,15 @@ def started(
     if resume:
         run.resume(say)
     return run
+
+
+def finish(run: Run) -> TrainedModel:
+    """Scores the model on new prompts and saves it in the run's folder."""
+    scores = {
+        "steps": run.step,
+        "minutes": round(run.seconds / 60, 1),
+        "by supports": final_scores(run.layout, run.model, run.recipe.task),
+    }
+    model = TrainedModel(run.model, run.recipe, scores)
+    model.save(run.folder / "model", force=True)
+    return model
