@@ -41,13 +41,21 @@ def one_sentence() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def command(function: Callable[..., None]) -> Callable[..., None]:
+def command(
+    function: Callable[..., None], where: typer.Typer = app, name: str | None = None
+) -> Callable[..., None]:
+    return where.command(name)(guarded(function))
+
+
+def guarded(function: Callable[..., None]) -> Callable[..., None]:
+    """Refusals of the function are told in one sentence."""
+
     @wraps(function)
-    def guarded(*args: Any, **kwargs: Any) -> None:
+    def told(*args: Any, **kwargs: Any) -> None:
         with one_sentence():
             function(*args, **kwargs)
 
-    return app.command()(guarded)
+    return told
 
 
 @command
@@ -312,6 +320,10 @@ def verify(
 
 
 command(training.train)
+command(training.model_path, training.zoo, "path")
+command(training.rebuild, training.zoo, "rebuild")
+training.zoo.callback()(guarded(training.list_models))
+app.add_typer(training.zoo, name="zoo")
 
 
 def version(show: bool) -> None:

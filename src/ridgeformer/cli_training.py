@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ridgeformer.training import Recipe
 
 
 def train(
@@ -21,6 +24,13 @@ def train(
     Under torchrun the processes share every batch: torchrun --nproc-per-node 2 -m ridgeformer.cli
     train RECIPE.toml --out DIR
     """
+    from ridgeformer.training import Recipe
+
+    run_recipe(Recipe.load(recipe), out, resume, threads)
+
+
+def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> None:
+    """Train with a progress bar, save, and print the scores."""
     import torch
     from rich.console import Console
     from rich.progress import (
@@ -31,24 +41,24 @@ def train(
         TimeRemainingColumn,
     )
 
-    from ridgeformer.training import Group, Recipe, finish, started
+    from ridgeformer.training import Group, finish, started
     from ridgeformer.types import Refusal
 
     if threads is not None:
         if threads < 1:
             raise Refusal(f"--threads must be at least 1, got {threads}.")
         torch.set_num_threads(threads)
-    read, group = Recipe.load(recipe), Group.join()
+    group = Group.join()
     console = Console(quiet=not group.first)
     try:
-        run = started(read, out, resume, console.print, group)
+        run = started(recipe, out, resume, console.print, group)
         columns = (
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
             TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[seen]}"),
         )  # fmt: skip
         with Progress(*columns, console=console, transient=True) as progress:
             bar = progress.add_task(
-                read.name, total=read.training.steps, seen="", completed=run.step
+                recipe.name, total=recipe.training.steps, seen="", completed=run.step
             )
 
             def report(step: int, seen: dict[str, float]) -> None:
@@ -70,3 +80,56 @@ def train(
             console.print(f"The model: [bold]{out / 'model'}[/bold]", soft_wrap=True)
     finally:
         group.leave()
+
+
+zoo = typer.Typer(
+    help="Trained models that are shipped with the package; without a command, list them.",
+    invoke_without_command=True,
+    no_args_is_help=False,
+)
+
+
+def list_models(context: typer.Context) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from ridgeformer import zoo as shipped
+
+    table = Table(title="Shipped models")
+    for column in ("name", "task", "tokens", "layers × width", "seed", "minutes", "excess risk"):
+        table.add_column(
+            column, justify="left" if column in ("name", "task", "tokens") else "right"
+        )
+    for name in shipped.names():
+        model = shipped.load(name)
+        recipe, config = model.recipe, model.transformer.config
+        score = model.scores["by supports"][str(recipe.task.supports)]
+        table.add_row(
+            name, recipe.task.name, recipe.model.layout, f"{config.n_layers} × {config.d_model}",
+            str(recipe.seed), f"{model.scores['minutes']:g}",
+            f"{score['excess']:.4f} [{score['low']:.4f}, {score['high']:.4f}]",
+        )  # fmt: skip
+    Console().print(table)
+
+
+def model_path(
+    name: Annotated[str, typer.Argument(help="A shipped model.", metavar="NAME")],
+) -> None:
+    """Print the directory of a shipped model, for predict, inspect and evaluate."""
+    from ridgeformer import zoo as shipped
+
+    typer.echo(shipped.path_of(name))
+
+
+def rebuild(
+    name: Annotated[str, typer.Argument(help="A shipped model.", metavar="NAME")],
+    out: Annotated[Path, typer.Option(help="Directory of the run.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from a checkpoint.")] = False,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; all if left out.")] = None,
+) -> None:
+    """Train a shipped model again from its recipe."""
+    from ridgeformer import zoo as shipped
+
+    run_recipe(shipped.load(name).recipe, out, resume, threads)

@@ -1,0 +1,29 @@
+"""Trained models that are shipped with the package, so that nobody has to train before seeing a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ridgeformer.training import TrainedModel
+from ridgeformer.types import Refusal
+
+MODELS = Path(__file__).parent / "models"
+
+
+def names() -> list[str]:
+    return sorted(path.parent.name for path in MODELS.glob("*/config.json"))
+
+
+def path_of(name: str) -> Path:
+    """The directory of a shipped model; a missing one is an error, never a training run."""
+    if name not in names():
+        known = ", ".join(names()) or "none are shipped"
+        raise Refusal(f"There is no shipped model {name!r}: choose from {known}.")
+    return MODELS / name
+
+
+def load(name: str) -> TrainedModel:
+    return TrainedModel.load(path_of(name))
+
+
+__all__ = ["load", "names", "path_of"]
