@@ -20,8 +20,8 @@ CHUNK = 32
 """Prompts at a time, so that the nodes of all of them fit into the cache."""
 MOST_FEATURES = 8
 """Beyond, the importance sample would be thin."""
-ROUNDS = 3
-"""The first has its nodes around the mode of the posterior, the others around the mean so far."""
+PILOT = 512
+"""Points of the two rounds before, which find where the sample should lie."""
 STRIDES = (1.0, 0.5, 0.25, 0.0625, 0.0)
 
 
@@ -118,12 +118,12 @@ class GeneralisedLinear(LearnableTask):
         centre, information = self.laplace(phi, y)
         t = student_nodes(self.features, nodes, seed)
         log_density = -0.5 * (4 + self.features) * (t.square().sum(-1) / 4).log1p()
-        # Nodes around the mode give the mean and covariance that the next nodes have: far from
-        # Gaussian posteriors, as of counts near the largest rate, lie to one side of their mode.
+        # Nodes around the mode give the mean and covariance that the next nodes have: posteriors far
+        # from Gaussian, as of counts near the largest rate, lie to one side of their mode.
         spread = first = information.inverse()
-        for _ in range(ROUNDS):
-            w = centre + t @ torch.linalg.cholesky(spread).mT
-            log_weight = self.log_posterior(w, phi, y) - log_density
+        for count in (PILOT, PILOT, nodes):
+            w = centre + t[:count] @ torch.linalg.cholesky(spread).mT
+            log_weight = self.log_posterior(w, phi, y) - log_density[:count]
             centre = averaged(w, log_weight)[:, None]
             apart = w - centre
             share = log_weight.softmax(1)[:, :, None]
