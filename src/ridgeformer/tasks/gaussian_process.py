@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from itertools import product
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from ridgeformer.tasks.base import Prompt
 from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
-from ridgeformer.types import Refusal
+from ridgeformer.tasks.posterior import averaged, conditioned
 
 Smoothness = Literal["rbf", "matern12", "matern32", "matern52"]
 
@@ -29,47 +30,63 @@ def covariance(kind: Smoothness, distance: Tensor) -> Tensor:
     return (1 + scaled + scaled.square() / 3) * (-scaled).exp()
 
 
+def distances(a: Tensor, b: Tensor) -> Tensor:
+    # The direct difference: |a|² + |b|² − 2⟨a, b⟩ would cancel for near neighbours.
+    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+
+
 @dataclass(frozen=True)
 class GaussianProcess(LearnableTask):
     """f ~ GP(0, k(|x − x'|/ℓ)), x uniform on [−1, 1]^d, y = f(x) + N(0, noise variance).
 
-    With several lengthscales each prompt has one of them, all equally likely.
+    With several lengthscales each prompt has one of them, all equally likely; so with several
+    `noise_variances`, which take the place of `noise_variance`.
     """
 
     smoothness: Smoothness = "rbf"
     lengthscales: tuple[float, ...] = (0.5,)
     noise_variance: float = 0.1
+    noise_variances: tuple[float, ...] = ()
 
     name = "gp"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lengthscales", tuple(self.lengthscales))
-        if not self.lengthscales or min(self.lengthscales) <= 0 or self.noise_variance <= 0:
-            raise Refusal("A gp task needs lengthscales > 0 and noise_variance > 0.")
+        for name in ("lengthscales", "noise_variances"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        super().__post_init__()
+        positive = min(self.lengthscales, default=0) > 0
+        self.require(positive, "lengthscales > 0", "lengthscales")
+        self.require(self.noise_variance > 0, "noise_variance > 0", "noise_variance")
+        positive = min(self.noise_variances, default=1) > 0
+        self.require(positive, "noise_variances > 0", "noise_variances")
+        known = self.smoothness in get_args(Smoothness)
+        self.require(known, f"a smoothness of {', '.join(get_args(Smoothness))}", "smoothness")
+
+    @property
+    def settings(self) -> list[tuple[float, float]]:
+        """The pairs of lengthscale and noise variance that a prompt may have."""
+        return list(product(self.lengthscales, self.noise_variances or (self.noise_variance,)))
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         x = 2 * uniform(generator, batch, points, self.features) - 1
-        which = torch.randint(len(self.lengthscales), (batch,), generator=generator)
-        scale = torch.tensor(self.lengthscales, dtype=torch.float64)[which]
-        system = self.noisy(torch.cdist(x, x) / scale[:, None, None])
+        which = torch.randint(len(self.settings), (batch,), generator=generator)
+        scale, noise = torch.tensor(self.settings, dtype=torch.float64)[which].T[:, :, None, None]
+        system = covariance(self.smoothness, distances(x, x) / scale)
+        system = system + noise * torch.eye(points, dtype=torch.float64)
         return x, torch.linalg.cholesky(system) @ normal(generator, batch, points, 1)
 
-    def noisy(self, distance: Tensor) -> Tensor:
-        """K + noise variance on the diagonal."""
-        system = covariance(self.smoothness, distance)
-        system.diagonal(dim1=-2, dim2=-1).add_(self.noise_variance)
-        return system
-
     def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The posterior mean, for several lengthscales averaged by their evidence."""
+        """The posterior mean, for several lengthscales or noises averaged by their evidence."""
         phi, y, query = prompt.phi.double(), prompt.y.double(), prompt.phi_query.double()
-        between, across = torch.cdist(phi, phi), torch.cdist(query, phi)
+        between, across = distances(phi, phi), distances(query, phi)
         means, evidence = [], []
-        for scale in self.lengthscales:
-            factor = torch.linalg.cholesky(self.noisy(between / scale))
-            alpha = torch.cholesky_solve(y, factor)
-            means.append(covariance(self.smoothness, across / scale) @ alpha)
-            half_log_det = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-            evidence.append(-0.5 * (y * alpha).sum((1, 2)) - half_log_det)
-        weights = torch.stack(evidence).softmax(0)
-        return (weights[:, :, None, None] * torch.stack(means)).sum(0)
+        for scale, noise in self.settings:
+            mean, log_evidence = conditioned(
+                covariance(self.smoothness, between / scale),
+                covariance(self.smoothness, across / scale),
+                y,
+                noise,
+            )
+            means.append(mean)
+            evidence.append(log_evidence)
+        return averaged(torch.stack(means, 1), torch.stack(evidence, 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.tasks.base import Prompt, Task
+from ridgeformer.types import Refusal
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,19 @@ class LearnableTask(Task):
 
     exact = True
     """Whether `best` is the Bayes predictor; else it is the best that is known."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            numbers = value if isinstance(value, (tuple, list)) else (value,)
+            finite = all(isfinite(n) for n in numbers if isinstance(n, float))
+            self.require(finite, f"a finite {name}", name)
+        for name in ("features", "supports", "queries"):
+            self.require(getattr(self, name) >= 1, f"{name} ≥ 1", name)
+
+    def require(self, holds: bool, what: str, *names: str) -> None:
+        if not holds:
+            seen = ", ".join(f"{name} {getattr(self, name)}" for name in names)
+            raise Refusal(f"A {self.name} task needs {what}; got {seen}.")
 
     @abstractmethod
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

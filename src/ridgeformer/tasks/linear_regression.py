@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ridgeformer.tasks.base import Prompt
 from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
-from ridgeformer.types import Refusal
 
 
 @dataclass(frozen=True)
@@ -19,20 +18,23 @@ class LinearRegression(LearnableTask):
     """y = ⟨w, x⟩ + noise, w ~ N(0, I/d), x ~ N(0, R diag(s) Rᵀ) with a random rotation R.
 
     s is geometric with a condition number that is log-uniform in [1, `condition`] for each prompt,
-    scaled to mean 1; `condition` 1 makes x isotropic.
+    scaled to mean 1; `condition` 1 makes x isotropic. A `spectrum` takes its place, as it is given.
     """
 
     features: int = 8
     condition: float = 100.0
     noise: float = 0.3
+    spectrum: tuple[float, ...] = ()
 
     name = "linear"
 
     def __post_init__(self) -> None:
-        if self.condition < 1 or self.noise <= 0:
-            raise Refusal(
-                f"A linear task needs condition ≥ 1 and noise > 0, got {self.condition} and {self.noise}."
-            )
+        object.__setattr__(self, "spectrum", tuple(self.spectrum))
+        super().__post_init__()
+        self.require(self.condition >= 1, "condition ≥ 1", "condition")
+        self.require(self.noise > 0, "noise > 0", "noise")
+        fits = len(self.spectrum) in (0, self.features) and min(self.spectrum, default=1) > 0
+        self.require(fits, "a positive spectrum value for each feature", "spectrum", "features")
 
     @property
     def ridge(self) -> float:
@@ -44,6 +46,8 @@ class LinearRegression(LearnableTask):
         kappa = (log(self.condition) * uniform(generator, batch, 1)).exp()
         spectrum = kappa ** -torch.linspace(0, 1, d, dtype=torch.float64) if d > 1 else kappa**0
         spectrum = spectrum / spectrum.mean(-1, keepdim=True)
+        if self.spectrum:
+            spectrum = torch.tensor([self.spectrum], dtype=torch.float64)
         turn = torch.linalg.qr(normal(generator, batch, d, d)).Q
         x = normal(generator, batch, points, d) * spectrum.sqrt()[:, None, :] @ turn.mT
         w = normal(generator, batch, d, 1) / d**0.5
