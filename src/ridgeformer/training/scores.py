@@ -26,6 +26,12 @@ class Held:
         sample = task.sample(prompts, generator, supports)
         return Held(sample, task.best(sample.prompt))
 
+    def part(self, chosen: Tensor) -> Held:
+        """Some of the prompts."""
+        prompt = self.sample.prompt
+        few = Prompt(prompt.phi[chosen], prompt.y[chosen], prompt.phi_query[chosen])
+        return Held(Sample(few, self.sample.targets[chosen]), self.best[chosen])
+
 
 def predictions(layout: Layout, model: Transformer, prompt: Prompt, chunk: int = 64) -> Tensor:
     """In float64, a few prompts at a time."""
