@@ -85,6 +85,6 @@ def of_baselines(task: LearnableTask, seed: int, names: Sequence[str] | None) ->
             )
     methods = []
     for name in known if names is None else dict.fromkeys(names):
-        fitted = known[name].fit(task, seed)
+        fitted = known[name]().fit(task, seed)
         methods.append(Method(name, fitted.label, fitted.predict))
     return methods

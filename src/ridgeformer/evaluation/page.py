@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isnan, nan
+from math import isnan, log10, nan
 from typing import Any
 
 from ridgeformer.evaluation.methods import BEST, MODEL, UNAWARE
+from ridgeformer.inspection import shown
 from ridgeformer.report import Axis, Line, Paragraph, Plot, Section, Table, bar_figure, line_figure
 from ridgeformer.studies.base import Findings, Number, Page
 from ridgeformer.studies.wording import plain, spread
+from ridgeformer.verification.base import ROUND_OFF
 from ridgeformer.verification.page import axis
 
 COLORS = (
@@ -21,8 +23,8 @@ LOOKS = {
     MODEL: ("#2f5fd0", "solid"), BEST: ("#e07b39", "dash"), UNAWARE: ("#b5541b", "dot"),
 }  # fmt: skip
 EXCESS = "excess risk"
-FLOOR = 1e-6
-"""Smaller values are drawn here."""
+FLOOR, CEILING, LOWEST = 1e-5, 100.0, -0.25
+"""An excess below FLOOR is drawn there; one above CEILING, or an R² below LOWEST, is not drawn."""
 SHIFTS = {
     "condition number": "largest condition number of the inputs' covariance",
     "noise": "noise",
@@ -45,8 +47,10 @@ def page_of(findings: Findings) -> Page:
         + f". {findings.prompts} new prompts per setting; bars are 95 % intervals over prompts, the same "
         "resamples for all methods.",
         sections,
-        f"Seed {findings.seed}. All numbers are in <code>results.json</code>.",
-        {f"{view.task}, {view.own} supports": view.table(list(SCORES), HEADER) for view in views},
+        f"Seed {findings.seed}. An excess below 10<sup>−5</sup> is drawn there; one above 100, an error above ten times "
+        "the best predictor's largest, and an R² below −0.25 leave their figures; "
+        "all numbers are in <code>results.json</code>.",
+        {f"{view.task}, {view.own} supports": view.narrow() for view in views},
     )
 
 
@@ -110,13 +114,27 @@ class View:
         for method in self.labels:
             cells = [self.at_own(measure, method) for measure in measures]
             if any(cells):
-                shown = ["" if cell is None else spread(cell) for cell in cells]
-                rows.append([self.labels[method], *shown])
+                said = ["" if n is None else cell_of(n) for n in cells]
+                rows.append([self.labels[method], *said])
         return Table(header, rows)
+
+    def narrow(self) -> Table:
+        """For a terminal of 80 columns: names for labels, and one interval."""
+        rows = []
+        for method in self.labels:
+            found = {measure: self.at_own(measure, method) for measure in SCORES}
+            if found["mse"] is not None:
+                cells = [
+                    "" if n is None or n.mean is None else spread(n) if m == "excess" else brief(n)
+                    for m, n in found.items()
+                    if m != "above the model"
+                ]
+                rows.append([method, *cells])
+        return Table(["method", "error", "excess risk", "R²", "prompts/s"], rows)
 
     def summary(self) -> Section:
         excess, task = self.at_own("excess", MODEL), self.findings.settings["tasks"][self.task]
-        text = ", ".join(f"{n} {v}" for n, v in task.items() if n != "name")
+        text = ", ".join(f"{n} {shown(v)}" for n, v in task.items() if n != "name")
         sentence = "The model gives no prediction."
         if excess is not None:
             sentence = (
@@ -138,7 +156,7 @@ class View:
             return []
         verdict = (
             "as it must be for a Bayes predictor"
-            if gap.low <= 0 <= gap.high
+            if gap.low <= ROUND_OFF and gap.high >= -ROUND_OFF
             else "<b>which does not include 0</b>, as a Bayes predictor should 19 times in 20"
         )
         return [
@@ -149,7 +167,7 @@ class View:
             )
         ]
 
-    def by_supports(self, measure: str, title: str, log: bool = True) -> Any:
+    def by_supports(self, measure: str, title: str, highest: float | None = CEILING) -> Any:
         lines, most = [], 0.0
         for method in self.labels:
             numbers = self.numbers(measure, method)
@@ -157,12 +175,13 @@ class View:
                 x = [float(n.setting["supports"]) for n in numbers]
                 lines.append(self.drawn(method, x, numbers))
                 most = max(most, *x)
-        figure = figure_of([Plot("", lines)], "supports", title, log)
+        figure = figure_of(lines, "supports", title, highest)
         trained = self.findings.settings["trained supports"]
         if trained is not None and trained < most:
-            figure.add_vline(
-                x=trained, line={"color": "#8a93a3", "dash": "dot"}, annotation_text="trained up to here",
-                annotation_position="bottom left", annotation_font={"color": "#5b6577", "size": 12},
+            figure.add_vline(x=trained, line={"color": "#8a93a3", "dash": "dot"})
+            figure.add_annotation(
+                x=log10(trained), y=1, yref="paper", text="trained up to here", showarrow=False,
+                xanchor="left", yanchor="top", font={"color": "#5b6577", "size": 12},
             )  # fmt: skip
         return figure
 
@@ -175,7 +194,8 @@ class View:
         return Line(self.labels[method], x, y, color, low, high, dash, "lines+markers")
 
     def supports_section(self) -> Section:
-        figure = self.by_supports("mse", "mean squared error")
+        known = [n.mean or 0.0 for n in self.numbers("mse", BEST)]
+        figure = self.by_supports("mse", "mean squared error", 10 * max(known))
         return Section("Error against the number of supports", self.ranking(), [figure])
 
     def ranking(self) -> str:
@@ -199,9 +219,11 @@ class View:
             least = min(numbers, key=lambda n: n.mean or 0.0)
             last = numbers[-1]
             text = (
-                f"The model is nearest to the {self.labels[BEST]} at {least.setting['supports']} supports, with "
-                f"an excess of {spread(least)}; at {last.setting['supports']}, the most, it is {spread(last)}."
+                f"The model is nearest to the {self.labels[BEST]} with k = {least.setting['supports']} supports, by "
+                f"an excess of {spread(least)}"
             )
+            other = f"; with the most, k = {last.setting['supports']}, it is {spread(last)}"
+            text += "." if last is least else f"{other}."
         figure = self.by_supports("excess", EXCESS)
         return Section("Excess risk against the number of supports", text, [figure])
 
@@ -220,7 +242,7 @@ class View:
             f"From the quarter of the prompts with the smallest cond(ΦᵀΦ + λI) to the one with the largest, the "
             f"model's excess goes from {spread(ends[0])} to {spread(ends[1])}."
         )
-        figure = figure_of([Plot("", lines)], "cond(ΦᵀΦ + λI), median of the quarter", EXCESS)
+        figure = figure_of(lines, "cond(ΦᵀΦ + λI), median of the quarter", EXCESS)
         return [Section("Excess risk against the condition number", text, [figure])]
 
     def agreement_section(self) -> Section:
@@ -233,7 +255,7 @@ class View:
                 f"With {self.own} supports the model's predictions reproduce the {self.labels[BEST]}'s with an R² "
                 f"of {spread(number)}; a low error alone would not show whose predictions they are."
             )
-        figure = self.by_supports("R²", "R² with the best predictor", log=False)
+        figure = self.by_supports("R²", "R² with the best predictor", None)
         return Section("Agreement with the best predictor", text, [figure, table])
 
     def shift_sections(self) -> list[Section]:
@@ -253,7 +275,7 @@ class View:
         content: list[Any] = []
         for kind, lines in plots:
             content.append(Paragraph(f"<b>{self.shift_sentence(kind)}</b>", "see"))
-            content.append(figure_of([Plot("", lines)], SHIFTS.get(kind, kind), EXCESS))
+            content.append(figure_of(lines, SHIFTS.get(kind, kind), EXCESS))
         return [
             Section(
                 "Shifts of the task",
@@ -282,7 +304,7 @@ class View:
         found = [(m, self.at_own("prompts per second", m)) for m in self.labels]
         rates = [(m, n.mean) for m, n in found if n is not None and n.mean is not None]
         bars = [
-            Line("prompts per second", [self.labels[m] for m, _ in rates], [r for _, r in rates], LOOKS[MODEL][0])
+            Line("prompts per second", [m for m, _ in rates], [r for _, r in rates], LOOKS[MODEL][0])
         ]  # fmt: skip
         heights = [rate for _, rate in rates]
         y = replace(
@@ -291,30 +313,47 @@ class View:
         queries = self.findings.settings["tasks"][self.task]["queries"]
         return Section(
             "Speed",
-            f"Measured on this machine with {self.findings.settings['threads']} thread(s), {self.own} supports and "
+            f"Measured on this machine (threads: {self.findings.settings['threads']}), with {self.own} supports and "
             f"{queries} queries in a prompt; other machines give other numbers.",
             [bar_figure(bars, Axis(""), y, stacked=False)],
         )
 
 
-def figure_of(plots: Sequence[Plot], x: str, y: str, log: bool = True) -> Any:
-    """Over a logarithmic axis with a tick at every point."""
-    places = sorted({float(v) for plot in plots for drawn in plot.lines for v in drawn.x})
-    few = [p for n, p in enumerate(places) if n == 0 or p > 1.3 * places[n - 1]]
-    if not log:
-        return line_figure([plots], Axis(x, log=True, ticks=few), Axis(y, limits=(-0.25, 1.05)))
-    drawn = [floored(plot) for plot in plots]
-    heights = [v for plot in drawn for one in plot.lines for v in one.y if not isnan(v)]
-    scale = axis(y, heights, True) if heights else Axis(y, log=True)
-    return line_figure([drawn], Axis(x, log=True, ticks=few), scale)
+def brief(number: Number) -> str:
+    if number.measure == "prompts per second":
+        return cell_of(number)
+    return "" if number.mean is None else plain(number.mean)
 
 
-def floored(plot: Plot) -> Plot:
+def cell_of(number: Number) -> str:
+    if number.measure == "prompts per second" and number.mean is not None:
+        return f"{float(f'{number.mean:.2g}'):,.0f}"
+    return spread(number)
+
+
+def figure_of(lines: Sequence[Line], x: str, y: str, most: float | None = CEILING) -> Any:
+    """Over a logarithmic axis with a tick at every point, the model on top of all.
+
+    `most` is the highest that is drawn on a logarithmic scale; None for R².
+    """
+    places = sorted({float(v) for drawn in lines for v in drawn.x})
+    places = [p for n, p in enumerate(places) if n == 0 or p > 1.3 * places[n - 1]]
+    bottom = Axis(x, log=True, ticks=[float(f"{p:.3g}") for p in places])
+    lines = [*lines[1:], lines[0]]
+    if most is None:
+        figure = line_figure([[Plot("", lines)]], bottom, Axis(y, limits=(LOWEST, 1.05)))
+    else:
+        lines = [floored(drawn) for drawn in lines]
+        heights = [min(v, most) for drawn in lines for v in drawn.y if not isnan(v)] or [1.0]
+        limits = (min(heights) / 2, 2 * max(heights))
+        scale = replace(axis(y, heights, True), limits=limits)
+        figure = line_figure([[Plot("", lines)]], bottom, scale)
+    return figure.update_traces(selector={"name": lines[-1].name}, legendrank=1, line_width=4)
+
+
+def floored(line: Line) -> Line:
     """Nothing below FLOOR, where a logarithmic axis has no use for it; a gap stays a gap."""
-    lines = []
-    for one in plot.lines:
-        y, low, high = (
-            [e if isnan(e) else max(e, FLOOR) for e in v or ()] for v in (one.y, one.low, one.high)
-        )
-        lines.append(replace(one, y=y, low=low, high=high))
-    return Plot(plot.title, lines)
+    y, low, high = (
+        [e if isnan(e) else max(e, FLOOR) for e in v or ()] for v in (line.y, line.low, line.high)
+    )
+    return replace(line, y=y, low=low, high=high)
