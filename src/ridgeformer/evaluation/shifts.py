@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -10,12 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.tasks import LearnableTask, Prompt
+from ridgeformer.types import Refusal
 
 STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
 FACTORS: dict[str, tuple[float, ...]] = {
     "condition": (0.01, 0.1, 1.0, 10.0, 100.0),
     "noise": STEPS,
     "noise_variance": tuple(s**2 for s in STEPS),
+    "noise_variances": tuple(s**2 for s in STEPS),
     "lengthscales": STEPS,
 }
 """By which a field of the task is multiplied."""
@@ -23,6 +26,7 @@ NAMES = {
     "condition": "condition number",
     "noise": "noise",
     "noise_variance": "noise",
+    "noise_variances": "noise",
     "lengthscales": "lengthscale",
 }
 INPUTS = "input scale"
@@ -58,14 +62,15 @@ class ScaledInputs(LearnableTask):
 def shifts_of(task: LearnableTask) -> dict[str, list[tuple[float, LearnableTask]]]:
     """By what is shifted: its values, rising, and the tasks; the task itself is among them."""
     found: dict[str, list[tuple[float, LearnableTask]]] = {}
-    for name in (f.name for f in fields(task) if f.name in FACTORS):
+    for name in (f.name for f in fields(task) if f.name in FACTORS and getattr(task, f.name)):
         by_value = {}
         for factor in FACTORS[name]:
             value = times(getattr(task, name), factor)
             if name == "condition":
                 value = max(1.0, value)
-            by_value[shown(value)] = replace(task, **{name: value})
-        found[NAMES[name]] = sorted(by_value.items())
+            with suppress(Refusal):  # a value that the task does not allow
+                by_value[shown(value)] = replace(task, **{name: value})
+        found[NAMES[name]] = sorted(by_value.items(), key=lambda entry: entry[0])
     found[INPUTS] = [(s, task if s == 1 else ScaledInputs.of(task, s)) for s in STEPS]
     return found
 
