@@ -94,7 +94,7 @@ def test_inspect_shows_size_certificate_and_layers(home):
 
 
 def test_help_reads_well():
-    for command in ([], ["compile"], ["predict"], ["solve"], ["inspect"], ["demo"]):
+    for command in ([], ["compile"], ["predict"], ["solve"], ["inspect"], ["evaluate"], ["demo"]):
         result = cli(*command, "--help")
         assert result.returncode == 0
         assert "Usage" in result.stdout

@@ -150,27 +150,32 @@ def compile(
 
 @command
 def predict(
-    model: Annotated[Path, typer.Argument(help="Directory of a compiled model.")],
+    model: Annotated[Path, typer.Argument(help="Directory of a compiled or trained model.")],
     prompts: o.Prompts,
     out: o.Out,
     trajectory: Annotated[
-        bool, typer.Option("--trajectory", help="Also write the predictions after every step.")
+        bool,
+        typer.Option(
+            "--trajectory",
+            help="Also write the predictions after every step; of a trained model after every layer, through its "
+            "own final norm and unembedding (a logit lens).",
+        ),
     ] = False,
 ) -> None:
     """Run a saved model on prompts: writes prediction [B,q,r] and, on request, trajectory [T+1,B,q,r]."""
     import torch
 
-    from ridgeformer.compiler import CompiledModel
+    from ridgeformer.readout import load
     from ridgeformer.readout import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
 
     tools.check_output(out, prompts)
-    compiled = CompiledModel.load(model)
+    loaded = load(model)
     prompt = Prompt.load(prompts)
-    compiled.certificate.check(prompt)
+    loaded.check(prompt)
     parts = [
-        read_trajectory(compiled, part).predictions if trajectory else compiled.predict(part)[None]
-        for part in tools.batches(prompt, "predicting")
+        read_trajectory(loaded, part).predictions if trajectory else loaded.predict(part)[None]
+        for part in tools.batches(prompt, "predicting", loaded.cost(prompt))
     ]
     tools.write(out, torch.cat(parts, dim=1), trajectory)
 
@@ -236,7 +241,7 @@ def inspect(
     model: Annotated[Path, typer.Argument(help="Directory of a saved model.")],
     layers: Annotated[int, typer.Option(help="How many layers to list; 0 for all.")] = 24,
 ) -> None:
-    """Show what a model computes, layer by layer, with its size and certificate."""
+    """Show what a model computes, layer by layer, with its size and certificate; of a trained one its recipe."""
     from ridgeformer.inspection import show
 
     show(model, layers)
@@ -267,6 +272,33 @@ def export(
     transformer, saved = load(model)
     save_gpt2(transformer, out, saved, positions=positions, constant=constant, force=force)
     typer.echo(f"{out}: {to} checkpoint, {len(transformer.blocks)} layers, {positions} positions.")
+
+
+@command
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Directory of a trained or compiled model.")],
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A task's name, or a recipe; may be repeated.", metavar="NAME|RECIPE.toml"
+        ),
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="Prompts per setting.")] = 512,
+    seed: Annotated[int, typer.Option(help="Seed of prompts and intervals.")] = 0,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help="A baseline, or none; may be repeated; all if left out.", metavar="NAME"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the page; results/evaluate-MODEL if left out.")
+    ] = None,
+) -> None:
+    """Measure a model on its task: against the best predictor, baselines and shifts; one page, one table."""
+    from ridgeformer.evaluation import evaluate as run
+
+    named = [] if baseline == ["none"] else baseline
+    where = out or Path("results") / f"evaluate-{model.absolute().name}"
+    run(model, where, tasks=task or (), prompts=prompts, seed=seed, baselines=named)
 
 
 @command

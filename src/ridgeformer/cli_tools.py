@@ -25,15 +25,14 @@ def check_output(out: Path, prompts: Path) -> None:
         raise Refusal(f"{out} cannot be written: its directory does not exist.")
 
 
-def batches(prompt: Prompt, what: str) -> Iterator[Prompt]:
-    """The prompts in parts of bounded memory, under a progress bar."""
+def batches(prompt: Prompt, what: str, cost: int | None = None) -> Iterator[Prompt]:
+    """The prompts in parts of bounded memory, under a progress bar; `cost` is tokens per prompt."""
     from rich.console import Console
     from rich.progress import track
 
     from ridgeformer.tasks import Prompt
 
-    tokens = prompt.supports + 1 + prompt.phi_query.shape[1]
-    size = max(1, 2**17 // tokens)
+    size = max(1, 2**17 // (cost or prompt.supports + 1 + prompt.phi_query.shape[1]))
     starts = range(0, len(prompt.phi), size)
     console = Console(file=sys.stderr)
     for start in track(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from ridgeformer.training import TrainedModel
 from ridgeformer.transformer import load
 
 
 def show(directory: str | Path, limit: int, console: Console | None = None) -> None:
     console = console or Console()
     model, config = load(directory)
+    if "recipe" in config:
+        console.print(recipe_table(TrainedModel.load(directory), str(directory)))
+        return
     shape = model.config
     console.print(
         f"[bold]{directory}[/bold]: {shape.attention} attention, {shape.mlp} MLP, norm {shape.norm}, "
@@ -31,7 +36,51 @@ def show(directory: str | Path, limit: int, console: Console | None = None) -> N
         show_sites(config["sites"], console)
         show_layers(config["sites"], limit, console)
     else:
-        console.print("No sites: this model was not compiled.")
+        console.print("Neither compiled nor trained here: it has no certificate and no recipe.")
+
+
+def recipe_table(model: TrainedModel, title: str) -> Table:
+    """Recipe, sizes and scores of a trained model."""
+    table = Table(title=title, title_justify="left", show_header=False)
+    recipe, config = model.recipe, model.transformer.config
+    values = recipe.to_dict()
+    sizes = {
+        "parameters": f"{sum(p.numel() for p in model.transformer.parameters()):,}",
+        "mask": config.mask,
+        "positions": f"{config.max_tokens} learned" if config.positional == "learned" else "none",
+        "precision": config.dtype,
+    }
+    parts = {
+        "recipe": {"name": recipe.name, "seed": recipe.seed},
+        "task": values["task"],
+        "model": values["model"] | sizes,
+        "training": values["training"],
+        "scores": model.scores or {"": "none were saved"},
+    }
+    for part, entries in parts.items():
+        rows = list(flat(entries))
+        for index, (name, value) in enumerate(rows):
+            table.add_row("" if index else f"[bold]{part}[/bold]", name, value)
+        table.add_section()
+    return table
+
+
+def flat(entries: dict[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Names and values; the names of a table's entries follow its own, and numbers share a line."""
+    for name, value in entries.items():
+        if isinstance(value, dict):
+            if value and not any(isinstance(v, dict) for v in value.values()):
+                yield f"{before}{name}", ", ".join(f"{n} {shown(v)}" for n, v in value.items())
+            else:
+                yield from flat(value, f"{before}{name}, ")
+        else:
+            yield f"{before}{name}", shown(value)
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(shown(v) for v in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def show_certificate(certificate: dict[str, Any], console: Console) -> None:

@@ -23,6 +23,14 @@ class CompiledModel:
     sites: dict[str, Any]
     """Where each iterate and state is read, and what each layer does; see docs/format.md."""
 
+    def check(self, prompt: Prompt) -> None:
+        """Refuses a prompt outside the certified domain."""
+        self.certificate.check(prompt)
+
+    def cost(self, prompt: Prompt) -> int:
+        """Tokens that one prompt takes."""
+        return prompt.supports + 1 + prompt.phi_query.shape[1]
+
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
         """The transformer's predictions; a prompt outside the certified domain is refused."""
         self.certificate.check(prompt)

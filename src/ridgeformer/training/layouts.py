@@ -30,7 +30,21 @@ class Layout(ABC):
         """The mean squared error that is trained on."""
 
     @abstractmethod
-    def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]: ...
+    def sequences(self, prompt: Prompt) -> tuple[Float[Tensor, "sequences n d_in"], int]:
+        """Tokens, and how many of them are context; the others are the queries, in order."""
+
+    @abstractmethod
+    def cost(self, prompt: Prompt) -> int:
+        """Tokens that one prompt takes."""
+
+    @abstractmethod
+    def longest(self, task: LearnableTask) -> int:
+        """The most supports that a prediction has while training."""
+
+    def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        tokens, context = self.sequences(prompt)
+        found: Tensor = model(tokens, context)
+        return found.reshape(*prompt.phi_query.shape[:2], -1)
 
 
 def shape_of(task: LearnableTask, shape: dict[str, Any], **more: Any) -> TransformerConfig:
@@ -50,9 +64,14 @@ class Pairs(Layout):
     def loss(self, model: Transformer, sample: Sample) -> Tensor:
         return (self.predict(model, sample.prompt) - sample.targets).square().mean()
 
-    def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        found: Tensor = model(prompt.tokens(), prompt.supports + 1)
-        return found
+    def sequences(self, prompt: Prompt) -> tuple[Float[Tensor, "sequences n d_in"], int]:
+        return prompt.tokens(), prompt.supports + 1
+
+    def cost(self, prompt: Prompt) -> int:
+        return prompt.supports + 1 + prompt.phi_query.shape[1]
+
+    def longest(self, task: LearnableTask) -> int:
+        return task.supports
 
 
 class Interleaved(Layout):
@@ -82,14 +101,18 @@ class Interleaved(Layout):
         found = model.readout(model.residual_stream(tokens, tokens.shape[1])[:, 0::2])
         return (found - y)[:, 1:].square().mean()
 
-    def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+    def sequences(self, prompt: Prompt) -> tuple[Float[Tensor, "sequences n d_in"], int]:
         """Each query in a sequence of its own, after all supports."""
-        batch, q = prompt.phi_query.shape[:2]
-        x, y = (t.repeat_interleave(q, 0) for t in (prompt.phi, prompt.y))
+        x, y = (t.repeat_interleave(prompt.phi_query.shape[1], 0) for t in (prompt.phi, prompt.y))
         x = torch.cat([x, prompt.phi_query.flatten(0, 1)[:, None]], dim=1)
-        tokens = self.tokens(x, y)
-        found: Tensor = model(tokens, tokens.shape[1] - 1)
-        return found.view(batch, q, -1)
+        return self.tokens(x, y), 2 * prompt.supports
+
+    def cost(self, prompt: Prompt) -> int:
+        return prompt.phi_query.shape[1] * (2 * prompt.supports + 1)
+
+    def longest(self, task: LearnableTask) -> int:
+        """Queries are points of the sequence too, and the last one sees all others."""
+        return task.supports + task.queries - 1
 
 
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Pairs(), Interleaved())}

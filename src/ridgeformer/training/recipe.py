@@ -69,6 +69,8 @@ class Recipe:
             raise Refusal(f"A recipe has {', '.join(sorted(known))}; it does not know {odd[0]!r}.")
         if missing := sorted({"name", "task"} - set(values)):
             raise Refusal(f"The recipe lacks {missing[0]!r}.")
+        if not isinstance(values["task"], dict):
+            raise Refusal(f"[task] must be a table; got {values['task']!r}.")
         task = dict(values["task"])
         name = task.pop("name", None)
         if name not in LEARNABLE:

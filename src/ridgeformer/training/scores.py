@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ridgeformer.tasks import LearnableTask, Prompt, Sample
 from ridgeformer.training.layouts import Layout
 from ridgeformer.transformer import Transformer
+
+HELD_OUT = 0x4E1D
+"""Sets the seeds of these prompts apart."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +25,17 @@ class Held:
 
     @staticmethod
     def draw(task: LearnableTask, prompts: int, seed: int, supports: int | None = None) -> Held:
-        # Training has the seeds from 2³² on.
-        generator = torch.Generator().manual_seed(2**62 + seed)
+        # torch reads the last 32 bits of a seed alone: an offset could meet those of training.
+        mixed = np.random.SeedSequence([HELD_OUT, seed]).generate_state(1)
+        generator = torch.Generator().manual_seed(int(mixed[0]))
         sample = task.sample(prompts, generator, supports)
         return Held(sample, task.best(sample.prompt))
+
+    def part(self, chosen: Tensor) -> Held:
+        """Some of the prompts."""
+        prompt = self.sample.prompt
+        few = Prompt(prompt.phi[chosen], prompt.y[chosen], prompt.phi_query[chosen])
+        return Held(Sample(few, self.sample.targets[chosen]), self.best[chosen])
 
 
 def predictions(layout: Layout, model: Transformer, prompt: Prompt, chunk: int = 64) -> Tensor:

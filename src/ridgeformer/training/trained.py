@@ -28,14 +28,33 @@ class TrainedModel:
     def layout(self) -> Layout:
         return LAYOUTS[self.recipe.model.layout]
 
-    def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """Predictions at the queries; features and outputs must be those of the task."""
+    def cost(self, prompt: Prompt) -> int:
+        """Tokens that one prompt takes."""
+        return self.layout.cost(prompt)
+
+    @property
+    def most_supports(self) -> int | None:
+        """What its positions allow, two for each support and one for the query; None for any number."""
+        config = self.transformer.config
+        return (config.max_tokens - 1) // 2 if config.positional == "learned" else None
+
+    def check(self, prompt: Prompt) -> None:
+        """Refuses features and outputs that are not the task's, and supports that have no position."""
         wanted = self.recipe.task
         if (prompt.features, prompt.outputs) != (wanted.features, wanted.outputs):
             raise Refusal(
                 f"The model was trained on {wanted.features} features and {wanted.outputs} output; the "
                 f"prompt has {prompt.features} and {prompt.outputs}."
             )
+        if self.most_supports is not None and prompt.supports > self.most_supports:
+            raise Refusal(
+                f"The model has learned positions for at most {self.most_supports} supports; the "
+                f"prompt has {prompt.supports}."
+            )
+
+    def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        """Predictions at the queries."""
+        self.check(prompt)
         with torch.inference_mode():
             return self.layout.predict(self.transformer, prompt)
 
@@ -48,6 +67,15 @@ class TrainedModel:
         transformer, config = load(directory)
         if "recipe" not in config:
             raise Refusal(f"{directory} holds a model without a recipe: it was not trained.")
-        return TrainedModel(
-            transformer, Recipe.from_dict(config["recipe"]), config.get("scores", {})
-        )
+        recipe, scores = config["recipe"], config.get("scores", {})
+        if not isinstance(recipe, dict) or not isinstance(scores, dict):
+            raise Refusal(f"{directory} is damaged: its recipe and scores must be tables.")
+        model = TrainedModel(transformer, Recipe.from_dict(recipe), scores)
+        expected, found = model.recipe.config(), transformer.config
+        for name in ("d_in", "d_out", "mask", "positional"):
+            if getattr(found, name) != getattr(expected, name):
+                raise Refusal(
+                    f"{directory} is damaged: {name} is {getattr(found, name)}, and by its recipe "
+                    f"{getattr(expected, name)}."
+                )
+        return model

@@ -1,0 +1,29 @@
+"""A trained model read layer by layer, through its own final norm and unembedding."""
+
+from __future__ import annotations
+
+import torch
+
+from ridgeformer.tasks import Prompt
+from ridgeformer.training import TrainedModel
+from ridgeformer.transformer import Edits, Record
+from ridgeformer.types import Trajectory
+
+
+def lens(model: TrainedModel, prompt: Prompt, *, edits: Edits = ()) -> Trajectory:
+    """What the model would predict if it ended after each layer (a logit lens): n_layers + 1 entries.
+
+    The last entry is the prediction. The others read the stream in a basis that the model was only
+    trained to use at the end, so they may miss what a layer knows.
+    """
+    model.check(prompt)
+    transformer = model.transformer
+    sites = ["embed", *(f"blocks.{n}.resid_post" for n in range(transformer.config.n_layers))]
+    record = Record.of(sites)
+    tokens, context = model.layout.sequences(prompt)
+    with torch.inference_mode():
+        transformer.residual_stream(tokens, context, [*edits, record])
+        read = [transformer.readout(record.values[site][:, context:]) for site in sites]
+    shape = prompt.phi_query.shape[:2]
+    predictions = torch.stack([found.reshape(*shape, -1) for found in read])
+    return Trajectory(predictions, f"trained {model.recipe.name}")
