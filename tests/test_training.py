@@ -214,6 +214,15 @@ def test_batches_depend_on_seed_and_step_alone(tmp_path):
     assert sizes == set(range(1, 7))
 
 
+def test_seeds_have_batches_of_their_own(tmp_path):
+    recipe = Recipe.load(recipe_file(tmp_path))
+    other = Recipe.from_dict({**recipe.to_dict(), "seed": 4})
+    first, second = batch_at(0, recipe), batch_at(0, other)
+    assert first.targets.shape != second.targets.shape or not torch.equal(
+        first.targets, second.targets
+    )
+
+
 def test_the_rate_warms_up_and_falls_as_a_cosine(tmp_path):
     schedule = Recipe.load(recipe_file(tmp_path)).training
     rates = [rate_at(step, schedule) for step in range(61)]

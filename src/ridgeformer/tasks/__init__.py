@@ -4,7 +4,7 @@ from ridgeformer.tasks.base import Prompt, Task, write_arrays
 from ridgeformer.tasks.gaussian_process import GaussianProcess
 from ridgeformer.tasks.heteroskedastic import Heteroskedastic
 from ridgeformer.tasks.kernel_draw import KernelDraw
-from ridgeformer.tasks.learnable import LearnableTask, Sample
+from ridgeformer.tasks.learnable import LearnableTask, Sample, generator_of
 from ridgeformer.tasks.linear_regression import LinearRegression
 from ridgeformer.tasks.logistic import LogisticRegression
 from ridgeformer.tasks.mixture import MixtureOfRegressions
@@ -53,5 +53,6 @@ __all__ = [
     "Sample",
     "SparseRegression",
     "Task",
+    "generator_of",
     "write_arrays",
 ]

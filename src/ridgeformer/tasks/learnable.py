@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -67,6 +68,15 @@ class LearnableTask(Task):
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, **asdict(self)}
+
+
+def generator_of(*numbers: int) -> torch.Generator:
+    """A stream of random numbers for a seed of several parts.
+
+    torch reads the last 32 bits of a seed alone, so that sums of parts could meet each other.
+    """
+    mixed = np.random.SeedSequence(numbers).generate_state(1)
+    return torch.Generator().manual_seed(int(mixed[0]))
 
 
 def normal(generator: torch.Generator, *shape: int) -> Tensor:

@@ -23,7 +23,8 @@ def excess_interval(found: Tensor, held: Held, seed: int = 0) -> dict[str, float
     """Excess risk with a 95 % bootstrap interval over prompts."""
     targets = held.sample.targets
     apart, best, spread = (
-        v.square().mean((1, 2)) for v in (found - held.best, held.best - targets, targets)
+        v.square().mean((1, 2))
+        for v in (found - held.best, held.best - targets, targets - targets.mean())
     )
     generator = torch.Generator().manual_seed(seed)
     again = torch.randint(len(apart), (RESAMPLES, len(apart)), generator=generator)

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ridgeformer.tasks import Sample
+from ridgeformer.tasks import Sample, generator_of
 from ridgeformer.training import checkpoint
 from ridgeformer.training.final import final_scores
 from ridgeformer.training.layouts import LAYOUTS
@@ -26,6 +26,9 @@ from ridgeformer.training.scores import Held, score
 from ridgeformer.training.trained import TrainedModel
 from ridgeformer.transformer import Transformer
 from ridgeformer.types import Refusal
+
+TRAINING = 0x7A19
+"""Sets the seeds of batches apart from those of other prompts."""
 
 HELD_OUT = 256
 """Prompts of the periodic evaluation."""
@@ -45,7 +48,7 @@ def rate_at(step: int, s: Schedule) -> float:
 def batch_at(step: int, recipe: Recipe) -> Sample:
     """The batch of a step, in float32."""
     task, s = recipe.task, recipe.training
-    generator = torch.Generator().manual_seed(recipe.seed * 2**32 + step + 1)
+    generator = generator_of(TRAINING, recipe.seed, step)
     supports = task.supports
     if float(torch.rand((), generator=generator)) < s.fewer_supports:
         supports = int(torch.randint(1, task.supports + 1, (), generator=generator))
