@@ -373,6 +373,20 @@ def test_gradient_descent_is_the_loop_and_the_solver():
     torch.testing.assert_close(found, peer.final, rtol=1e-9, atol=1e-10)
 
 
+def test_preconditioned_descent_is_the_loop():
+    """With matrices that are not symmetric, so that P and Pᵀ differ."""
+    prompt = KernelDraw(features=3, supports=10, outputs=2).draw(2, seed=0)
+    g = torch.Generator().manual_seed(0)
+    matrices = 0.2 * torch.randn(4, 3, 3, generator=g, dtype=torch.float64)
+    found = LearnedPreconditioners(4, preconditioners=matrices).predict(prompt)
+    for b in range(2):
+        x, y = prompt.phi[b].numpy(), prompt.y[b].numpy()
+        w = np.zeros((3, 2))
+        for P in matrices.numpy():
+            w -= P @ (x.T @ (x @ w - y) / 10)
+        np.testing.assert_allclose(found[b], prompt.phi_query[b].numpy() @ w, atol=1e-12)
+
+
 def test_learned_steps_are_better_than_the_best_common_step():
     task = LinearRegression(features=4, supports=16, queries=8)
     sample = held_out(task, 2000)
