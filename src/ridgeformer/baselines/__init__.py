@@ -1,0 +1,44 @@
+"""Baselines, one per file. The suites run over `BASELINES`, so an export here is all a new one needs."""
+
+from ridgeformer.baselines.adapter import Adapter
+from ridgeformer.baselines.base import Baseline
+from ridgeformer.baselines.gaussian_process import GaussianProcessPosterior
+from ridgeformer.baselines.gradient_descent import FixedSteps
+from ridgeformer.baselines.lasso import Lasso
+from ridgeformer.baselines.learned_steps import LearnedSteps
+from ridgeformer.baselines.least_squares import LeastSquares
+from ridgeformer.baselines.nadaraya_watson import Smoother
+from ridgeformer.baselines.nearest_neighbours import NearestNeighbours
+from ridgeformer.baselines.preconditioned import LearnedPreconditioners
+from ridgeformer.baselines.ridge import Ridge
+
+BASELINES: dict[str, type[Baseline]] = {
+    baseline.name: baseline
+    for baseline in (
+        LeastSquares,
+        Ridge,
+        GaussianProcessPosterior,
+        Lasso,
+        NearestNeighbours,
+        Smoother,
+        FixedSteps,
+        LearnedSteps,
+        LearnedPreconditioners,
+        Adapter,
+    )
+}
+
+__all__ = [
+    "BASELINES",
+    "Adapter",
+    "Baseline",
+    "FixedSteps",
+    "GaussianProcessPosterior",
+    "Lasso",
+    "LearnedPreconditioners",
+    "LearnedSteps",
+    "LeastSquares",
+    "NearestNeighbours",
+    "Ridge",
+    "Smoother",
+]
