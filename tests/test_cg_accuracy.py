@@ -10,6 +10,8 @@ from ridgeformer.solvers import ConjugateGradient
 from ridgeformer.tasks import PrescribedSpectrum
 from textbook import dual_predictions, excess
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 SHAPES = ("geometric", "uniform", "clustered")
 
 
@@ -34,7 +36,10 @@ def compiled(task, steps, max_condition, dtype="float64"):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", range(4))
+MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)]
+
+
+@pytest.mark.parametrize("seed", [0, 1, *MORE])
 def test_every_step_equals_the_textbook(seed):
     for task, prompt in problems(count=9, batch=8, max_condition=1e3, seed=seed):
         steps = min(task.features, 20)
