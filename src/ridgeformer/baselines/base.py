@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.tasks import LearnableTask, Prompt, Sample
+from ridgeformer.tasks import LearnableTask, Prompt, Sample, generator_of
 from ridgeformer.types import Refusal
 
 B = TypeVar("B", bound="Baseline")
@@ -50,13 +49,12 @@ class Baseline(ABC):
             )
 
 
-def training_generator(seed: int) -> torch.Generator:
-    """Of training prompts and first weights: a stream that no evaluation with a small seed meets.
+TRAINING = 0xBA5E
+"""Sets the seeds of training prompts and first weights apart from those of any evaluation."""
 
-    torch reads only the last 32 bits of a seed, so that a large offset would not part the streams.
-    """
-    mixed = np.random.SeedSequence([seed, 0xBA5E]).generate_state(1)
-    return torch.Generator().manual_seed(int(mixed[0]))
+
+def training_generator(seed: int) -> torch.Generator:
+    return generator_of(TRAINING, seed)
 
 
 def training_prompts(task: LearnableTask, prompts: int, seed: int) -> Sample:
