@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from fork_server import cli
 from numpy_executor import run
 from ridgeformer.tasks import PrescribedSpectrum
 
@@ -26,14 +27,6 @@ COMPILE = [
     "--max-eigenvalue",
     "19",
 ]
-
-
-def cli(*arguments, cwd=None):
-    """A process of its own: what users see, without the tests' type checks."""
-    command = [sys.executable, "-m", "ridgeformer.cli", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, timeout=120, check=False
-    )
 
 
 def refused(result, *words):
