@@ -11,7 +11,7 @@ demo: .venv/base.stamp
 
 # Two workers of one thread each are the fastest way to fill two cores with small problems.
 test: .venv/dev.stamp lint
-	$(THREADS) $(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(THREADS) $(BIN)/python -m pytest -n 2
 
 test-slow: .venv/dev.stamp
 	$(THREADS) $(BIN)/python -m pytest -n 2 -m slow

@@ -18,8 +18,7 @@ from ridgeformer.verification import THEOREMS, verify
 from ridgeformer.verification.page import HEADER, figure, maths, row
 from ridgeformer.verification.run import summary
 
-# One worker measures what all of them read.
-pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.xdist_group("report")]
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ import pytest
 
 from ridgeformer.verification import THEOREMS, verify
 
-# One worker measures what all of them read.
-pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.xdist_group("report")]
+pytestmark = pytest.mark.usefixtures("unchecked")
 
 WIDTHS = (1366, 1024)
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

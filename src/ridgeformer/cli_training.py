@@ -97,6 +97,11 @@ def list_models(context: typer.Context) -> None:
 
     from ridgeformer import zoo as shipped
 
+    if not shipped.names():
+        typer.echo(
+            "No model is shipped yet: train one with `ridgeformer train RECIPE.toml --out DIR`."
+        )
+        return
     table = Table(title="Shipped models")
     for column in ("name", "task", "tokens", "layers × width", "seed", "minutes", "excess risk"):
         table.add_column(
