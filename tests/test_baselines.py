@@ -45,7 +45,10 @@ def single(prompt, b):
 
 
 every = pytest.mark.parametrize("name", BASELINES)
-everywhere = pytest.mark.parametrize("task", LEARNABLE)
+QUICK = ("linear", "gp", "sparse")
+everywhere = pytest.mark.parametrize(
+    "task", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in LEARNABLE]
+)
 
 
 @every

@@ -54,7 +54,7 @@ TRAINING = 0xBA5E
 
 
 def training_generator(seed: int) -> torch.Generator:
-    return generator_of(TRAINING, seed)
+    return generator_of(seed, TRAINING)
 
 
 def training_prompts(task: LearnableTask, prompts: int, seed: int) -> Sample:

@@ -98,7 +98,7 @@ class Run:
             except ValueError as damage:
                 say(f"{path.name} cannot be used, {damage}: going back to the one before.")
                 continue
-            if state["recipe"] != self.recipe.to_dict():
+            if state["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
                 raise Refusal(
                     f"{self.folder} was begun with another recipe: use that one, or another --out."
                 )
