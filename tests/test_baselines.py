@@ -219,7 +219,7 @@ def test_most_likely_scales_of_many_prompts_are_the_true_ones():
 
 
 def test_gpytorch_agrees_on_many_prompts_at_once():
-    gpytorch = pytest.importorskip("gpytorch")
+    gpytorch = pytest.importorskip("gpytorch", reason="GPyTorch is in the extra [gp]")
     prompt = KernelDraw(features=2, supports=9).draw(4, seed=1)
 
     class Peer(gpytorch.models.ExactGP):

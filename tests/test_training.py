@@ -245,6 +245,7 @@ def test_the_rate_warms_up_and_falls_as_a_cosine(tmp_path):
         ("n_heads = 2", "n_heads = 0", "n_heads must be at least 1"),
         ("rate = 0.01", 'rate = "high"', "rate must be a number"),
         ("rate = 0.01", "rate = -1", "rate > 0"),
+        ("checkpoint_every = 10", "checkpoint_every = 15", "multiple of evaluate_every"),
         ("warmup = 5", "warmup = 5000", "warmup must be between"),
         ('layout = "pairs"', 'layout = "triples"', "must be one of pairs, interleaved"),
         ("seed = 3", "seed = -1", "seed must be a whole number"),

@@ -37,12 +37,3 @@ def test_a_shipped_model_is_listed_found_and_rebuilt(models, tmp_path):
     again = TrainedModel.load(tmp_path / "again/model")
     for name, weight in trained.transformer.state_dict().items():
         assert again.transformer.state_dict()[name].equal(weight), name
-
-
-def test_all_that_is_shipped_can_be_loaded_and_is_small():
-    size = 0
-    for name in zoo.names():
-        model = zoo.load(name)
-        assert model.recipe.name == name
-        size += sum(file.stat().st_size for file in zoo.path_of(name).iterdir())
-    assert size <= 12e6

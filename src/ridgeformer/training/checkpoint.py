@@ -38,7 +38,6 @@ def write(
     recipe: dict[str, Any],
     clock: float,
 ) -> None:
-    names = [name for name, _ in model.named_parameters()]
     moments: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
         for key, value in optimiser.state[weight].items():
@@ -53,7 +52,6 @@ def write(
             "step": step,
             "recipe": recipe,
             "seconds": clock,
-            "parameters": names,
             "hashes": {file: file_hash(partial / file) for file in FILES},
         }
         (partial / "state.json").write_text(json.dumps(state, indent=1) + "\n")

@@ -108,6 +108,11 @@ class Recipe:
             raise Refusal(
                 "[training] needs rate > 0, clip > 0, 0 ≤ beta2 < 1 and 0 ≤ fewer_supports ≤ 1."
             )
+        if s.checkpoint_every % s.evaluate_every:
+            raise Refusal(
+                "[training] checkpoint_every must be a multiple of evaluate_every, so that a run that is resumed "
+                f"writes the same log; got {s.checkpoint_every} and {s.evaluate_every}."
+            )
         if not 0 <= s.warmup <= s.steps:
             raise Refusal(f"[training] warmup must be between 0 and steps; got {s.warmup}.")
         for name in ("features", "supports", "queries"):

@@ -14,6 +14,7 @@ from ridgeformer.kernels import Exponential
 from ridgeformer.readout import trajectory
 from ridgeformer.solvers import ConjugateGradient, effective_dimension, make_solver
 from ridgeformer.tasks import Prompt
+from ridgeformer.tasks.learnable import normal
 from ridgeformer.theory import (
     cg_energy_floor,
     chebyshev_factor,
@@ -41,10 +42,6 @@ from ridgeformer.verification.base import Axes, Line, Outcome, Theorem
 from ridgeformer.verification.hard import NEAR, both_sides, mark, promise, prompt_of_modes, rotation
 
 RIDGE = 1.0
-
-
-def normal(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def copied(distinct: int, supports: int, features: int, batch: int, seed: int) -> Prompt:

@@ -18,6 +18,7 @@ from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.readout import trajectory
 from ridgeformer.solvers import ConjugateGradient, krr
 from ridgeformer.tasks import Prompt
+from ridgeformer.tasks.learnable import normal
 from ridgeformer.theory import (
     approximate_prediction,
     cross,
@@ -40,10 +41,6 @@ WIDTHS: dict[str, dict[bool, tuple[int, ...]]] = {
     "linear": {True: (3, 12), False: (2, 4, 8, 12, 16, 20)},
     "exponential": {True: (4,), False: (4, 12, 20)},
 }
-
-
-def normal(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
 def orthonormal(rows: Tensor) -> Tensor:
