@@ -28,7 +28,7 @@ from ridgeformer.baselines.base import training_generator
 from ridgeformer.baselines.gaussian_process import Scales, log_likelihood
 from ridgeformer.kernels import Gaussian
 from ridgeformer.solvers import NadarayaWatson, solve
-from ridgeformer.studies.statistics import estimate
+from ridgeformer.statistics import estimate
 from ridgeformer.tasks import (
     LEARNABLE,
     GaussianProcess,

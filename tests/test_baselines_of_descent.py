@@ -15,7 +15,7 @@ from ridgeformer.baselines import (
 )
 from ridgeformer.baselines.adapter import Network
 from ridgeformer.solvers import GradientDescent, solve
-from ridgeformer.studies.statistics import estimate
+from ridgeformer.statistics import estimate
 from ridgeformer.tasks import (
     LEARNABLE,
     KernelDraw,

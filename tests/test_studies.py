@@ -11,18 +11,18 @@ from fork_server import cli as ridgeformer
 from ridgeformer.compiler import compile
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.solvers import NadarayaWatson, krr, solve
-from ridgeformer.studies import STUDIES, Findings, Number, run_study
-from ridgeformer.studies.dot_products import draw, matvec_error
-from ridgeformer.studies.gaussian import steps_to, width_for
-from ridgeformer.studies.gaussian_setting import RIDGE, SOLVERS, Setting, rmse, spectrum
-from ridgeformer.studies.smoother import KERNELS, SWEEPS, hindsight, similarity, smoother_weights
-from ridgeformer.studies.statistics import (
+from ridgeformer.statistics import (
     estimate,
     estimate_of,
     r_squared,
     rank_correlation,
     slope,
 )
+from ridgeformer.studies import STUDIES, Findings, Number, run_study
+from ridgeformer.studies.dot_products import draw, matvec_error
+from ridgeformer.studies.gaussian import steps_to, width_for
+from ridgeformer.studies.gaussian_setting import RIDGE, SOLVERS, Setting, rmse, spectrum
+from ridgeformer.studies.smoother import KERNELS, SWEEPS, hindsight, similarity, smoother_weights
 from ridgeformer.tasks import KernelDraw, Prompt
 from ridgeformer.types import Refusal
 

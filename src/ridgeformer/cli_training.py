@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,18 +66,16 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
                 progress.update(bar, completed=step)
                 if seen:
                     ratio = seen["mse"] / seen["best"]
-                    text = f"excess {seen['excess']:.4f}, error {ratio:.3f} × the best"
+                    text = f"excess {seen.get('excess', nan):.4f}, error {ratio:.3f} × the best"
                     progress.update(bar, seen=text)
 
             run.train(report)
         if group.first:
             model = finish(run)
             for supports, score in model.scores["by supports"].items():
-                console.print(
-                    f"{supports} supports: excess risk {score['excess']:.4f} "
-                    f"[{score['low']:.4f}, {score['high']:.4f}]",
-                    highlight=False,
-                )
+                value, low, high = (score[key] for key in ("excess", "low", "high"))
+                text = "not defined" if value is None else f"{value:.4f} [{low:.4f}, {high:.4f}]"
+                console.print(f"{supports} supports: excess risk {text}", highlight=False)
             console.print(f"The model: [bold]{out / 'model'}[/bold]", soft_wrap=True)
     finally:
         group.leave()

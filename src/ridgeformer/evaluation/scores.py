@@ -6,15 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.studies.statistics import Estimate, estimate_of
-from ridgeformer.training import Held
-
-
-def errors(
-    found: Float[Tensor, "batch q r"], targets: Float[Tensor, "batch q r"]
-) -> Float[Tensor, " batch"]:
-    """The mean squared error of each prompt."""
-    return (found - targets).square().mean((1, 2))
+from ridgeformer.statistics import Estimate, estimate_of
+from ridgeformer.training.scores import Held, errors, excess, excess_from_targets, share
 
 
 def above_zero(x: Tensor) -> Tensor:
@@ -22,35 +15,11 @@ def above_zero(x: Tensor) -> Tensor:
     return torch.where(x > 0, x, torch.nan)
 
 
-def excess(found: Float[Tensor, "batch q r"], held: Held, exact: bool, seed: int) -> Estimate:
-    """(MSE − best)/(Var y − best): 0 for the best predictor, 1 for predicting 0.
-
-    Where the best predictor is Bayes', the numerator is the mean of (f − f_best)², as in training:
-    it has the same expectation, and far less noise.
-    """
-    if not exact:
-        return excess_from_targets(found, held, seed)
-    return share(errors(found, held.best), held, seed)
-
-
-def excess_from_targets(found: Float[Tensor, "batch q r"], held: Held, seed: int) -> Estimate:
-    """The same with MSE − best as it was measured. The two differ if `best` is not Bayes' predictor."""
-    targets = held.sample.targets
-    return share(errors(found, targets) - errors(held.best, targets), held, seed)
-
-
 def disagreement(found: Float[Tensor, "batch q r"], held: Held, seed: int) -> Estimate:
     """The difference of the two: 2·E[(f − f_best)(f_best − y)]/(Var y − best), 0 for Bayes' predictor."""
     targets = held.sample.targets
     difference = errors(found, targets) - errors(held.best, targets) - errors(found, held.best)
     return share(difference, held, seed)
-
-
-def share(part: Float[Tensor, " batch"], held: Held, seed: int) -> Estimate:
-    """Of what the best predictor explains of y."""
-    targets = held.sample.targets
-    values = torch.stack([part, targets.square().mean((1, 2)), errors(held.best, targets)], -1)
-    return estimate_of(values, lambda m: m[:, 0] / above_zero(m[:, 1] - m[:, 2]), seed)
 
 
 def agreement(found: Float[Tensor, "batch q r"], held: Held, seed: int) -> dict[str, Estimate]:
@@ -76,3 +45,15 @@ def feature_condition(phi: Float[Tensor, "batch k p"], ridge: float) -> Float[Te
     values = torch.linalg.eigvalsh(phi.double().mT @ phi.double()).clamp(min=0) + ridge
     condition: Tensor = values[:, -1] / values[:, 0]
     return condition
+
+
+__all__ = [
+    "Estimate",
+    "agreement",
+    "disagreement",
+    "errors",
+    "estimate_of",
+    "excess",
+    "excess_from_targets",
+    "feature_condition",
+]

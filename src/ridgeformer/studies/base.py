@@ -16,7 +16,7 @@ from rich.table import Table as RichTable
 
 from ridgeformer import __version__
 from ridgeformer.report import Section, Table, check_page, write_page
-from ridgeformer.studies.statistics import Estimate
+from ridgeformer.statistics import Estimate
 from ridgeformer.types import Refusal
 
 Progress = Callable[[Sequence[Any]], Any]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from ridgeformer.statistics import Estimate, estimate
 from ridgeformer.studies.base import Number
-from ridgeformer.studies.statistics import Estimate, estimate
 
 
 @dataclass

@@ -16,10 +16,10 @@ from torch import Tensor
 from ridgeformer.compiler import compile
 from ridgeformer.readout import trajectory
 from ridgeformer.solvers import ConjugateGradient, GradientDescent, condition_number, krr, solve
+from ridgeformer.statistics import Estimate, estimate_of, slope
 from ridgeformer.studies.base import Findings, Page, Progress, Study
 from ridgeformer.studies.collector import Collector
 from ridgeformer.studies.dot_products_page import dot_products_page
-from ridgeformer.studies.statistics import Estimate, estimate_of, slope
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory import cg_prediction_bound
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer.solvers import Solver, krr, krr_coefficients
+from ridgeformer.statistics import estimate_of, r_squared, slope
 from ridgeformer.studies.base import Findings, Page, Progress, Study
 from ridgeformer.studies.collector import Collector
 from ridgeformer.studies.gaussian_page import gaussian_page
@@ -32,7 +33,6 @@ from ridgeformer.studies.gaussian_setting import (
     scale_for,
     spectrum,
 )
-from ridgeformer.studies.statistics import estimate_of, r_squared, slope
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory import amplification
 

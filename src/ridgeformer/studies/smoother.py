@@ -17,9 +17,9 @@ from torch import Tensor
 from ridgeformer.compiler import compile
 from ridgeformer.kernels import Exponential, Gaussian, Kernel
 from ridgeformer.solvers import ConjugateGradient, NadarayaWatson, condition_number, krr, solve
+from ridgeformer.statistics import estimate, rank_correlation
 from ridgeformer.studies.base import Findings, Number, Page, Progress, Study
 from ridgeformer.studies.smoother_page import smoother_page
-from ridgeformer.studies.statistics import estimate, rank_correlation
 from ridgeformer.tasks import KernelDraw, Prompt
 
 SUPPORTS, QUERIES, FEATURES, NORM, NOISE = 64, 64, 4, 1.0, 0.3

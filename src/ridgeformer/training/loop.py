@@ -130,7 +130,7 @@ class Run:
             if last or self.step % s.evaluate_every == 0:
                 mean = float(torch.stack(losses).mean())
                 losses.clear()
-                seen = {"loss": mean, **score(self.layout, self.model, held)}
+                seen = {"loss": mean, **score(self.layout, self.model, held, recipe.task.exact)}
                 if self.group.first:
                     self.write_log(seen)
             if last or self.step % s.checkpoint_every == 0:
