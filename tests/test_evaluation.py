@@ -123,7 +123,7 @@ def test_predicting_nothing_has_excess_one(of_cg):
 @pytest.mark.parametrize("name", ["linear", "poisson"])
 def test_the_mean_has_excess_one(name):
     """Also where the mean is far from 0."""
-    held = Held.draw(LEARNABLE[name](features=2, supports=4, queries=4), 32, seed=0)
+    held = Held.draw(LEARNABLE[name](features=2, supports=16, queries=4), 128, seed=0)
     targets = held.sample.targets
     found = scores.excess_from_targets(targets.mean().expand_as(targets), held)
     assert found.mean == pytest.approx(1, abs=1e-9)
