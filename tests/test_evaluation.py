@@ -114,7 +114,7 @@ def test_a_compiled_solver_has_no_excess(of_cg):
 
 def test_predicting_nothing_has_excess_one(of_cg):
     for number in of_cg.by_kind["excess from targets", "zero"]:
-        assert number.mean == pytest.approx(1, abs=1e-2)  # the mean of these targets is near 0
+        assert 1 - 1e-12 < number.mean < 1.1  # the mean itself has 1, and is near 0 here
     for number in of_cg.by_kind["excess", "zero"]:
         assert 0.5 < number.low < number.high < 2.5
     assert of_cg.get("correlation", "zero", supports=8).mean is None  # of a constant
