@@ -119,6 +119,23 @@ def test_numpy_gives_the_same_predictions(tmp_path_factory, config, seed):
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("mask", ["prefix", "causal"])
+def test_streamed_softmax_attention_is_the_same(mask, monkeypatch):
+    model = random_model(TransformerConfig(**BASE, mask=mask))
+    prompt = random_prompt(0, k=40, q=5)
+    formed = model(prompt.tokens(), 41)
+    monkeypatch.setattr("ridgeformer.transformer.model.SHORT", 0)
+    streamed = model(prompt.tokens(), 41)
+    assert not streamed.equal(formed)  # else both were the same path
+    torch.testing.assert_close(streamed, formed, rtol=1e-12, atol=1e-12)
+
+
+def test_a_model_without_mlp_can_be_drawn():
+    config = TransformerConfig(**{**BASE, "d_mlp": 0}, norm="none")
+    prompt = random_prompt(0)
+    assert random_model(config)(prompt.tokens(), 10).isfinite().all()
+
+
 def test_causal_supports_do_not_see_later_ones():
     config = TransformerConfig(**BASE, mask="causal", attention="linear")
     model, prompt = random_model(config), random_prompt(0, k=150)

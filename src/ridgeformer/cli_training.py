@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -72,13 +72,22 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
             run.train(report)
         if group.first:
             model = finish(run)
-            for supports, score in model.scores["by supports"].items():
-                value, low, high = (score[key] for key in ("excess", "low", "high"))
-                text = "not defined" if value is None else f"{value:.4f} [{low:.4f}, {high:.4f}]"
-                console.print(f"{supports} supports: excess risk {text}", highlight=False)
+            for name, score in named_scores(model.scores):
+                console.print(f"{name}: excess risk {shown(score)}", highlight=False)
             console.print(f"The model: [bold]{out / 'model'}[/bold]", soft_wrap=True)
     finally:
         group.leave()
+
+
+def named_scores(scores: dict[str, Any]) -> list[tuple[str, dict[str, float | None]]]:
+    by_supports = [(f"{k} supports", score) for k, score in scores["by supports"].items()]
+    return by_supports + list(scores.get("by part", {}).items())
+
+
+def shown(score: dict[str, float | None]) -> str:
+    if score["excess"] is None:
+        return "not defined"
+    return f"{score['excess']:.4f} [{score['low']:.4f}, {score['high']:.4f}]"
 
 
 zoo = typer.Typer(
@@ -95,27 +104,31 @@ def list_models(context: typer.Context) -> None:
     from rich.table import Table
 
     from ridgeformer import zoo as shipped
+    from ridgeformer.training.final import FEWER
 
     if not shipped.names():
         typer.echo(
             "No model is shipped yet: train one with `ridgeformer train RECIPE.toml --out DIR`."
         )
         return
-    table = Table(title="Shipped models")
-    for column in ("name", "task", "tokens", "layers × width", "seed", "minutes", "excess risk"):
-        table.add_column(
-            column, justify="left" if column in ("name", "task", "tokens") else "right"
-        )
+    table = Table(title="Shipped models, and their excess risk by number of supports")
+    left = ("name", "task", "tokens", "attention")
+    for column in (*left, "layers × width", "seed", "minutes", *map(str, FEWER), "all"):
+        table.add_column(column, justify="left" if column in left else "right")
     for name in shipped.names():
         model = shipped.load(name)
-        recipe, config = model.recipe, model.transformer.config
-        score = model.scores["by supports"][str(recipe.task.supports)]
+        recipe, config, scores = model.recipe, model.transformer.config, model.scores
+        k = str(recipe.task.supports)
+        fewer = [scores["by supports"].get(str(n), {}).get("excess") for n in FEWER]
         table.add_row(
-            name, recipe.task.name, recipe.model.layout, f"{config.n_layers} × {config.d_model}",
-            str(recipe.seed), f"{model.scores['minutes']:g}",
-            f"{score['excess']:.4f} [{score['low']:.4f}, {score['high']:.4f}]",
+            name, recipe.task.name, recipe.model.layout, config.attention,
+            f"{config.n_layers} × {config.d_model}", str(recipe.seed), f"{scores['minutes']:g}",
+            *("" if value is None else f"{value:.4f}" for value in fewer),
+            f"{k}: {shown(scores['by supports'][k])}",
         )  # fmt: skip
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    console.print("Recipe and all scores: ridgeformer inspect $(ridgeformer zoo path NAME)")
 
 
 def model_path(
@@ -131,9 +144,16 @@ def rebuild(
     name: Annotated[str, typer.Argument(help="A shipped model.", metavar="NAME")],
     out: Annotated[Path, typer.Option(help="Directory of the run.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on from a checkpoint.")] = False,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; all if left out.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads; as many as it was trained with if left out.")
+    ] = None,
 ) -> None:
-    """Train a shipped model again from its recipe."""
+    """Train a shipped model again from its recipe, and compare the weights."""
     from ridgeformer import zoo as shipped
+    from ridgeformer.training import TrainedModel
 
-    run_recipe(shipped.load(name).recipe, out, resume, threads)
+    model = shipped.load(name)
+    run_recipe(model.recipe, out, resume, threads or model.scores.get("threads"))
+    apart = shipped.distance(model, TrainedModel.load(out / "model"))
+    same = "the same, bit for bit" if apart == 0 else f"up to {apart:.1e} apart (another machine?)"
+    typer.echo(f"The weights and those that are shipped are {same}.")

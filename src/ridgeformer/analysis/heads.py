@@ -137,7 +137,7 @@ def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
 def said_by(attention: Attention, head: int, x: Tensor, who: Tensor, context: int) -> Tensor:
     """What a linear head writes if only the tokens in `who` are heard, [batch, n, d_head]."""
     with torch.inference_mode():
-        q, k, v = (attention.project(x, name)[:, head] for name in "QKV")
+        q, k, v = (found[:, head] for found in attention.project(x, "QKV"))
         k = attention.config.attn_scale * k * who[:, None]
         z = q @ (k[:, :context].mT @ v[:, :context])
         own = (q * k).sum(-1, keepdim=True) * v  # a query reads itself as well

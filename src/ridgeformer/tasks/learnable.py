@@ -63,6 +63,10 @@ class LearnableTask(Task):
         x, y = self.observe(batch, k + self.queries, generator)
         return Sample(Prompt(x[:, :k], y[:, :k], x[:, k:]), y[:, k:])
 
+    def slices(self) -> dict[str, LearnableTask]:
+        """Parts of a mixed task by name, whose scores differ; none by default."""
+        return {}
+
     def draw(self, batch: int, seed: int) -> Prompt:
         return self.sample(batch, torch.Generator().manual_seed(seed)).prompt
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 
 import torch
@@ -11,6 +11,9 @@ from torch import Tensor
 
 from ridgeformer.tasks.base import Prompt
 from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
+
+CONDITIONS = (1.0, 3.0, 10.0, 30.0)
+"""Condition numbers that are scored one by one, besides the task's largest."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,18 @@ class LinearRegression(LearnableTask):
         fits = len(self.spectrum) in (0, self.features) and min(self.spectrum, default=1) > 0
         self.require(fits, "a positive spectrum value for each feature", "spectrum", "features")
 
+    def slices(self) -> dict[str, LearnableTask]:
+        """One condition number each: 1, 3, 10, 30, 100 as far as the task goes."""
+        if self.spectrum or self.condition == 1:
+            return {}
+        kappas = [k for k in CONDITIONS if k < self.condition] + [self.condition]
+        return {f"κ = {k:g}": replace(self, spectrum=tuple(self.geometric(k))) for k in kappas}
+
+    def geometric(self, condition: float) -> list[float]:
+        """The spectrum that has this condition number."""
+        values = spectra(torch.tensor([[condition]], dtype=torch.float64), self.features)
+        return [float(v) for v in values[0]]
+
     @property
     def ridge(self) -> float:
         """λ of the posterior mean: noise variance over the variance of a weight."""
@@ -44,8 +59,7 @@ class LinearRegression(LearnableTask):
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         d = self.features
         kappa = (log(self.condition) * uniform(generator, batch, 1)).exp()
-        spectrum = kappa ** -torch.linspace(0, 1, d, dtype=torch.float64) if d > 1 else kappa**0
-        spectrum = spectrum / spectrum.mean(-1, keepdim=True)
+        spectrum = spectra(kappa, d)
         if self.spectrum:
             spectrum = torch.tensor([self.spectrum], dtype=torch.float64)
         turn = torch.linalg.qr(normal(generator, batch, d, d)).Q
@@ -59,3 +73,9 @@ class LinearRegression(LearnableTask):
         gram = phi.mT @ phi + self.ridge * torch.eye(self.features, dtype=torch.float64)
         w: Tensor = torch.linalg.solve(gram, phi.mT @ y)
         return prompt.phi_query.double() @ w
+
+
+def spectra(kappa: Float[Tensor, "batch 1"], d: int) -> Float[Tensor, "batch d"]:
+    """Geometric, from largest to smallest, with mean 1."""
+    values = kappa ** -torch.linspace(0, 1, d, dtype=torch.float64) if d > 1 else kappa**0
+    return values / values.mean(-1, keepdim=True)

@@ -18,15 +18,17 @@ SEED = 1_000_000
 def final_scores(
     layout: Layout, model: Transformer, task: LearnableTask, prompts: int = PROMPTS
 ) -> dict[str, Any]:
-    """By number of supports."""
-    sizes = [*(k for k in FEWER if k < task.supports), task.supports]
-    scores = {}
-    for supports in sizes:
-        held = Held.draw(task, prompts, SEED, supports)
+    """By number of supports, and by the parts of a mixed task."""
+
+    def score(part: LearnableTask, supports: int) -> dict[str, float | None]:
+        held = Held.draw(part, prompts, SEED, supports)
         found = predictions(layout, model, held.sample.prompt)
-        above = excess(found, held, task.exact)
+        above = excess(found, held, part.exact)
         best = float(errors(held.best, held.sample.targets).mean())
-        scores[str(supports)] = {
-            "excess": above.mean, "low": above.low, "high": above.high, "best": best,
-        }  # fmt: skip
+        return {"excess": above.mean, "low": above.low, "high": above.high, "best": best}
+
+    sizes = [*(k for k in FEWER if k < task.supports), task.supports]
+    scores: dict[str, Any] = {"by supports": {str(k): score(task, k) for k in sizes}}
+    if parts := task.slices():
+        scores["by part"] = {name: score(part, task.supports) for name, part in parts.items()}
     return scores

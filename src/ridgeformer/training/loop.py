@@ -198,7 +198,8 @@ def finish(run: Run) -> TrainedModel:
     scores = {
         "steps": run.step,
         "minutes": round(run.seconds / 60, 1),
-        "by supports": final_scores(run.layout, run.model, run.recipe.task),
+        "threads": torch.get_num_threads(),
+        **final_scores(run.layout, run.model, run.recipe.task),
     }
     model = TrainedModel(run.model, run.recipe, scores)
     model.save(run.folder / "model", force=True)

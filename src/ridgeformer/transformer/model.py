@@ -25,6 +25,10 @@ CHUNK = 64
 """Tokens per chunk of linear attention. Sums over tokens go chunk by chunk, which loses fewer digits
 than one long sum; under the causal mask the cost is quadratic inside a chunk and linear across."""
 
+SHORT = 256
+"""Up to so many context tokens, softmax attention forms its weights, which trains faster than to stream
+them; beyond, they are never held at once."""
+
 BLOCK = 2048
 """Tokens that a layer takes at a time, so that what it works on stays in the cache."""
 
@@ -66,18 +70,20 @@ class Attention(nn.Module):
         self.W_O = nn.Parameter(torch.zeros(h, e, d, dtype=dtype))
         self.b_O = nn.Parameter(torch.zeros(d, dtype=dtype))
 
-    def project(self, x: Float[Tensor, "batch n d_model"], name: str) -> Tensor:
-        """[batch, n_heads, n, d_head]"""
-        W, b = getattr(self, f"W_{name}"), getattr(self, f"b_{name}")
-        h, d, e = W.shape
-        flat = F.linear(x, W.transpose(1, 2).reshape(h * e, d), b.reshape(h * e))
-        return flat.view(*x.shape[:2], h, e).transpose(1, 2)
+    def project(self, x: Float[Tensor, "batch n d_model"], names: str) -> tuple[Tensor, ...]:
+        """Queries, keys or values, [batch, n_heads, n, d_head] each, in one product."""
+        W = torch.cat([getattr(self, f"W_{name}") for name in names])
+        b = torch.cat([getattr(self, f"b_{name}") for name in names])
+        heads, d, e = W.shape
+        flat = F.linear(x, W.transpose(1, 2).reshape(heads * e, d), b.flatten())
+        split = flat.view(*x.shape[:2], len(names), heads // len(names), e)
+        return split.permute(2, 0, 3, 1, 4).unbind(0)
 
     def mix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
         """Each head's weighted sum of values, [batch, n, n_heads, d_head]."""
         if self.config.attention == "linear" and self.config.mask == "prefix":
             return self.linear_prefix(x, context)
-        q, k, v = (self.project(x, name) for name in "QKV")
+        q, k, v = self.project(x, "QKV")
         attend = self.linear_causal if self.config.attention == "linear" else self.softmax
         return attend(q, k, v, context).transpose(1, 2)
 
@@ -88,16 +94,12 @@ class Attention(nn.Module):
 
     def linear_prefix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
         """Σ_i s·(q_j·k_i) v_i as q_j·(s·Σ_i k_i v_iᵀ): no n×n matrix, and only blocks of q, k, v."""
-        parts = [
-            summed_products(self.project(part, "K"), self.project(part, "V"))
-            for part in blocks(x[:, :context])
-        ]
+        parts = [summed_products(*self.project(part, "KV")) for part in blocks(x[:, :context])]
         memory = self.config.attn_scale * torch.stack(parts).sum(
             0
         )  # (batch, heads, d_head, d_head)
-        z = blockwise(lambda part: (self.project(part, "Q") @ memory).transpose(1, 2), x)
-        q, k, v = (self.project(x[:, context:], name) for name in "QKV")
-        z[:, context:] += self.own(q, k, v)
+        z = blockwise(lambda part: (self.project(part, "Q")[0] @ memory).transpose(1, 2), x)
+        z[:, context:] += self.own(*self.project(x[:, context:], "QKV"))
         return z
 
     def linear_causal(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
@@ -114,20 +116,36 @@ class Attention(nn.Module):
         return (score * v).transpose(1, 2)
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
-        scale, queries = self.config.attn_scale, q.shape[2] - context
-        first = F.scaled_dot_product_attention(
-            q[:, :, :context],
-            k[:, :, :context],
-            v[:, :, :context],
-            is_causal=self.config.mask == "causal",
-            scale=scale,
-        )
+        keys, values = k[:, :, :context], v[:, :, :context]
+        scale, short = self.config.attn_scale, context <= SHORT
+        if short and self.config.mask == "prefix":
+            first = (scale * q[:, :, :context] @ keys.mT).softmax(-1) @ values
+        else:
+            causal = self.config.mask == "causal"
+            first = F.scaled_dot_product_attention(
+                q[:, :, :context], keys, values, is_causal=causal, scale=scale
+            )
+        if q.shape[2] == context:
+            return first
+        rest = self.softmax_queries if short else self.streamed_queries
+        return torch.cat([first, rest(q[:, :, context:], k, v, context)], dim=2)
+
+    def softmax_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
+        """A query reads the context and itself."""
+        q = self.config.attn_scale * q
+        own = (q * k[:, :, context:]).sum(-1, keepdim=True)
+        weights = torch.cat([q @ k[:, :, :context].mT, own], dim=-1).softmax(-1)
+        from_context = weights[..., :context] @ v[:, :, :context]
+        return from_context + weights[..., context:] * v[:, :, context:]
+
+    def streamed_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
+        """The same, without holding the weights."""
+        queries = q.shape[2]
         visible = torch.ones(queries, context + queries, dtype=torch.bool, device=q.device)
         visible[:, context:] = torch.eye(queries, dtype=torch.bool, device=q.device)
-        rest = F.scaled_dot_product_attention(
-            q[:, :, context:], k, v, attn_mask=visible, scale=scale
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=visible, scale=self.config.attn_scale
         )
-        return torch.cat([first, rest], dim=2)
 
 
 def blocks(x: Tensor) -> list[Tensor]:
@@ -237,7 +255,7 @@ class Transformer(nn.Module):
     def draw_weights(self) -> None:
         """Normal weights, those that write to the residual stream shrunk with depth (GPT-2)."""
         for name, weight in self.named_parameters():
-            if weight.ndim > 1:
+            if weight.ndim > 1 and weight.numel():
                 fan_in = weight.shape[-2] if weight.ndim == 2 else self.config.d_model
                 writes = name.endswith(("W_O", "W_out"))
                 shrink = (2 * max(self.config.n_layers, 1)) ** -0.5 if writes else 1.0

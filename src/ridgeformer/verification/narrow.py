@@ -152,7 +152,7 @@ def own_kernel(model: CompiledModel, stream: Tensor, supports: int) -> tuple[Ten
     layer, head = kernel_head(model)
     attention, config = model.transformer.blocks[layer].attn, model.transformer.config
     assert isinstance(attention, Attention)
-    queries, keys = (attention.project(stream, name)[:, head] for name in "QK")
+    queries, keys = (found[:, head] for found in attention.project(stream, "QK"))
     scores = config.attn_scale * queries @ keys.mT
     if config.attention == "softmax":
         scores = (scores - scores[:, :, supports, None]).exp()

@@ -26,4 +26,12 @@ def load(name: str) -> TrainedModel:
     return TrainedModel.load(path_of(name))
 
 
-__all__ = ["load", "names", "path_of"]
+def distance(model: TrainedModel, other: TrainedModel) -> float:
+    """The largest difference of two weights."""
+    ours, theirs = model.transformer.state_dict(), other.transformer.state_dict()
+    return max(
+        float((ours[name] - theirs[name]).abs().max()) for name in ours if ours[name].numel()
+    )
+
+
+__all__ = ["distance", "load", "names", "path_of"]
