@@ -18,6 +18,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the newest checkpoint in --out.")
     ] = False,
+    seed: Annotated[int | None, typer.Option(help="In place of the recipe's seed.", min=0)] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; all if left out.")] = None,
 ) -> None:
     """Train a transformer on in-context regression; the model is saved in OUT/model.
@@ -25,9 +26,12 @@ def train(
     Under torchrun the processes share every batch: torchrun --nproc-per-node 2 -m ridgeformer.cli
     train RECIPE.toml --out DIR
     """
+    from dataclasses import replace
+
     from ridgeformer.training import Recipe
 
-    run_recipe(Recipe.load(recipe), out, resume, threads)
+    chosen = Recipe.load(recipe)
+    run_recipe(chosen if seed is None else replace(chosen, seed=seed), out, resume, threads)
 
 
 def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> None:

@@ -116,21 +116,21 @@ class Attention(nn.Module):
         return (score * v).transpose(1, 2)
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
-        keys, values = k[:, :, :context], v[:, :, :context]
-        scale, short = self.config.attn_scale, context <= SHORT
-        if short and self.config.mask == "prefix":
-            first = (scale * q[:, :, :context] @ keys.mT).softmax(-1) @ values
-        else:
-            causal = self.config.mask == "causal"
-            first = F.scaled_dot_product_attention(
-                q[:, :, :context], keys, values, is_causal=causal, scale=scale
-            )
-        if q.shape[2] == context:
-            return first
-        rest = self.softmax_queries if short else self.streamed_queries
-        return torch.cat([first, rest(q[:, :, context:], k, v, context)], dim=2)
+        short = context <= SHORT
+        first = self.among_context if short else self.streamed_among_context
+        parts = [first(*(t[:, :, :context] for t in (q, k, v)))]
+        if q.shape[2] > context:
+            rest = self.of_queries if short else self.streamed_of_queries
+            parts.append(rest(q[:, :, context:], k, v, context))
+        return torch.cat(parts, dim=2)
 
-    def softmax_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
+    def among_context(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        logits = self.config.attn_scale * q @ k.mT
+        if self.config.mask == "causal":
+            logits = logits + torch.full_like(logits[0, 0], -torch.inf).triu(1)
+        return logits.softmax(-1) @ v
+
+    def of_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
         """A query reads the context and itself."""
         q = self.config.attn_scale * q
         own = (q * k[:, :, context:]).sum(-1, keepdim=True)
@@ -138,8 +138,11 @@ class Attention(nn.Module):
         from_context = weights[..., :context] @ v[:, :, :context]
         return from_context + weights[..., context:] * v[:, :, context:]
 
-    def streamed_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
-        """The same, without holding the weights."""
+    def streamed_among_context(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        causal, scale = self.config.mask == "causal", self.config.attn_scale
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale)
+
+    def streamed_of_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
         queries = q.shape[2]
         visible = torch.ones(queries, context + queries, dtype=torch.bool, device=q.device)
         visible[:, context:] = torch.eye(queries, dtype=torch.bool, device=q.device)
