@@ -16,6 +16,7 @@ from rich.table import Table
 from sklearn.kernel_ridge import KernelRidge
 
 import ridgeformer as rf
+from against_gpt2 import WANTED, speeds, time_to_error
 
 LARGE = """
 import ridgeformer as rf
@@ -211,6 +212,13 @@ def main() -> None:
         add("krr over a bare batched Cholesky", slower, 1.5, True, "×")
         add("solve cg, 8 steps: faster than KernelRidge", solve_ratio(), 20, False, "×")
         add("ridgeformer --help", help_time(), 0.5, True, " s")
+    with console.status("training beside Hugging Face's GPT-2, some minutes"):
+        _, interleaved, _ = speeds(queries=1)
+        add("training, x y x y …: prompts/s over GPT2Model", interleaved, 1.3, False, "×")
+        _, _, pairs = speeds(queries=32)
+        add("training, pairs and 32 queries: prompts/s over GPT2Model", pairs, 2.5, False, "×")
+        share, text = time_to_error()
+        add(f"time to excess risk {WANTED:g}, over GPT2Model's{text}", share, 1 / 3, True, "×")
     console.print(table)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     console.print(

@@ -1,5 +1,7 @@
 """The generic transformer: no leak, linear cost, edits, and the same numbers in NumPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -128,6 +130,14 @@ def test_streamed_softmax_attention_is_the_same(mask, monkeypatch):
     streamed = model(prompt.tokens(), 41)
     assert not streamed.equal(formed)  # else both were the same path
     torch.testing.assert_close(streamed, formed, rtol=1e-12, atol=1e-12)
+
+
+@given(configs, st.sampled_from([6, 13]), st.sampled_from([0, 1]))
+def test_some_rows_of_the_last_block_are_those_of_all(config, context, layers):
+    model = random_model(replace(config, n_layers=layers))
+    tokens = random_prompt(0).tokens()
+    some = model.residual_stream(tokens, context, rows=slice(1, None, 2))
+    torch.testing.assert_close(some, model.residual_stream(tokens, context)[:, 1::2])
 
 
 def test_a_model_without_mlp_can_be_drawn():

@@ -98,7 +98,9 @@ class Interleaved(Layout):
         x = torch.cat([prompt.phi, prompt.phi_query], dim=1)
         y = torch.cat([prompt.y, sample.targets], dim=1)
         tokens = self.tokens(x, y[:, :-1])
-        found = model.readout(model.residual_stream(tokens, tokens.shape[1])[:, 0::2])
+        found = model.readout(
+            model.residual_stream(tokens, tokens.shape[1], rows=slice(0, None, 2))
+        )
         return (found - y)[:, 1:].square().mean()
 
     def sequences(self, prompt: Prompt) -> tuple[Float[Tensor, "sequences n d_in"], int]:

@@ -119,8 +119,6 @@ class Run:
         begun, before = time.monotonic(), self.seconds
         losses: list[Tensor] = []
         while self.step < s.steps:
-            for group in self.optimiser.param_groups:
-                group["lr"] = rate_at(self.step, s)
             loss = self.one_step()
             losses.append(loss.detach())
             self.step += 1
@@ -144,6 +142,8 @@ class Run:
             report(self.step, seen)
 
     def one_step(self) -> Tensor:
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate_at(self.step, self.recipe.training)
         sample = self.group.share(batch_at(self.step, self.recipe))
         loss = self.layout.loss(self.model, sample)
         if not isfinite(float(loss.detach())):

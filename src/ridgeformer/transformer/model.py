@@ -33,6 +33,9 @@ BLOCK = 2048
 """Tokens that a layer takes at a time, so that what it works on stays in the cache."""
 
 
+ALL = slice(None)
+
+
 class Linear(nn.Module):
     """x W + b, with W stored as [in, out]."""
 
@@ -79,13 +82,15 @@ class Attention(nn.Module):
         split = flat.view(*x.shape[:2], len(names), heads // len(names), e)
         return split.permute(2, 0, 3, 1, 4).unbind(0)
 
-    def mix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
-        """Each head's weighted sum of values, [batch, n, n_heads, d_head]."""
+    def mix(self, x: Float[Tensor, "batch n d_model"], context: int, rows: slice = ALL) -> Tensor:
+        """Each head's weighted sum of values, [batch, n, n_heads, d_head], at some tokens."""
         if self.config.attention == "linear" and self.config.mask == "prefix":
-            return self.linear_prefix(x, context)
+            return self.linear_prefix(x, context)[:, rows]
         q, k, v = self.project(x, "QKV")
+        if self.config.attention == "softmax" and x.shape[1] == context <= SHORT:
+            return self.among_context(q[:, :, rows], k, v, rows).transpose(1, 2)
         attend = self.linear_causal if self.config.attention == "linear" else self.softmax
-        return attend(q, k, v, context).transpose(1, 2)
+        return attend(q, k, v, context).transpose(1, 2)[:, rows]
 
     def output(self, z: Tensor) -> Float[Tensor, "batch n d_model"]:
         h, e, d = self.W_O.shape
@@ -124,10 +129,11 @@ class Attention(nn.Module):
             parts.append(rest(q[:, :, context:], k, v, context))
         return torch.cat(parts, dim=2)
 
-    def among_context(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    def among_context(self, q: Tensor, k: Tensor, v: Tensor, rows: slice = ALL) -> Tensor:
         logits = self.config.attn_scale * q @ k.mT
         if self.config.mask == "causal":
-            logits = logits + torch.full_like(logits[0, 0], -torch.inf).triu(1)
+            n = k.shape[2]
+            logits = logits + q.new_full((n, n), -torch.inf).triu(1)[rows]
         return logits.softmax(-1) @ v
 
     def of_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
@@ -226,11 +232,16 @@ class Block(nn.Module):
         self.normed = config.norm != "none"
 
     def forward(
-        self, x: Float[Tensor, "batch n d_model"], context: int, edits: Edits, name: str
-    ) -> Float[Tensor, "batch n d_model"]:
-        z = self.attn.mix(self.ln1(x) if self.normed else x, context)
+        self,
+        x: Float[Tensor, "batch n d_model"],
+        context: int,
+        edits: Edits,
+        name: str,
+        rows: slice = ALL,
+    ) -> Float[Tensor, "batch some d_model"]:
+        z = self.attn.mix(self.ln1(x) if self.normed else x, context, rows)
         z = apply_edits(edits, f"{name}.attn.z", z)
-        x = x + apply_edits(edits, f"{name}.attn_out", self.attn.output(z))
+        x = x[:, rows] + apply_edits(edits, f"{name}.attn_out", self.attn.output(z))
         x = apply_edits(edits, f"{name}.resid_mid", x)
         update = self.mlp(self.ln2(x) if self.normed else x)
         x = x + apply_edits(edits, f"{name}.mlp_out", update)
@@ -265,9 +276,16 @@ class Transformer(nn.Module):
                 nn.init.normal_(weight, std=shrink * fan_in**-0.5)
 
     def residual_stream(
-        self, tokens: Float[Tensor, "batch n d_in"], context: int, edits: Edits = ()
-    ) -> Float[Tensor, "batch n d_model"]:
-        """The residual stream after the last block; the first `context` tokens are context."""
+        self,
+        tokens: Float[Tensor, "batch n d_in"],
+        context: int,
+        edits: Edits = (),
+        rows: slice = ALL,
+    ) -> Float[Tensor, "batch some d_model"]:
+        """The residual stream after the last block, which is computed for the tokens in `rows` only.
+
+        The first `context` tokens are context.
+        """
         if tokens.ndim != 3 or tokens.shape[-1] != self.config.d_in:
             raise Refusal(
                 f"The model reads tokens of {self.config.d_in} entries; got {list(tokens.shape)}."
@@ -275,7 +293,7 @@ class Transformer(nn.Module):
         if not 0 < context <= tokens.shape[1]:
             raise Refusal(f"context must be between 1 and {tokens.shape[1]} tokens; got {context}.")
         check_sites(edits, self.config.n_layers)
-        x = self.embed(tokens.to(self.config.torch_dtype))
+        x: Tensor = self.embed(tokens.to(self.config.torch_dtype))
         if self.config.positional == "learned":
             if tokens.shape[1] > self.config.max_tokens:
                 raise Refusal(
@@ -284,9 +302,10 @@ class Transformer(nn.Module):
                 )
             x = x + self.pos[: tokens.shape[1]]
         x = apply_edits(edits, "embed", x)
+        last = len(self.blocks) - 1
         for layer, block in enumerate(self.blocks):
-            x = block(x, context, edits, f"blocks.{layer}")
-        return x  # type: ignore[no-any-return]
+            x = block(x, context, edits, f"blocks.{layer}", rows if layer == last else ALL)
+        return x if last >= 0 else x[:, rows]
 
     def readout(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_out"]:
         out: Tensor = self.unembed(self.ln_final(x) if self.config.norm != "none" else x)
