@@ -11,12 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from against_gpt2 import WANTED, speeds, time_to_error
 from rich.console import Console
 from rich.table import Table
 from sklearn.kernel_ridge import KernelRidge
 
 import ridgeformer as rf
-from against_gpt2 import WANTED, speeds, time_to_error
 
 LARGE = """
 import ridgeformer as rf

@@ -15,9 +15,19 @@ def tokens_of(phi, y, phi_query):
     return x
 
 
-def visible(n, k, mask):
-    """[reader, read]: who may read whom, in the order supports, aggregator, queries."""
-    context = np.arange(n) <= k
+def interleaved_tokens_of(phi, y, phi_query):
+    """x₁ y₁ … x_k y_k and one query, a sequence for each of them."""
+    (b, k, p), q, r = phi.shape, phi_query.shape[1], y.shape[2]
+    x = np.zeros((b, q, 2 * k + 1, p + r + 3), dtype=phi.dtype)
+    x[:, :, 0:-1:2, :p], x[:, :, 1::2, p : p + r] = phi[:, None], y[:, None]
+    x[:, :, -1, :p] = phi_query
+    x[:, :, 0::2, -1], x[:, :, 1::2, -3] = 1, 1
+    return x.reshape(b * q, 2 * k + 1, -1)
+
+
+def visible(n, context, mask):
+    """[reader, read]: who may read whom; the first `context` tokens are read by all."""
+    context = np.arange(n) < context
     allowed = np.tile(context, (n, 1)) | np.eye(n, dtype=bool)
     return allowed & np.tri(n, dtype=bool) if mask == "causal" else allowed
 
@@ -33,10 +43,19 @@ def norm(x, weights, name, kind):
 
 
 def run(directory, phi, y, phi_query):
+    recipe = json.loads((Path(directory) / "config.json").read_text()).get("recipe")
+    if recipe is not None and recipe["model"]["layout"] == "interleaved":
+        tokens = interleaved_tokens_of(phi, y, phi_query)
+        found = run_tokens(directory, tokens, 2 * phi.shape[1])
+        return found.reshape(*phi_query.shape[:2], -1)
+    return run_tokens(directory, tokens_of(phi, y, phi_query), phi.shape[1] + 1)
+
+
+def run_tokens(directory, tokens, context):
     config = json.loads((Path(directory) / "config.json").read_text())
     w = load_file(Path(directory) / "model.safetensors")
-    x = tokens_of(phi, y, phi_query).astype(config["dtype"])
-    allowed = visible(x.shape[1], phi.shape[1], config["mask"])
+    x = tokens.astype(config["dtype"])
+    allowed = visible(x.shape[1], context, config["mask"])
     x = x @ w["embed.W"] + w["embed.b"]
     if config["positional"] == "learned":
         x = x + w["pos"][: x.shape[1]]
@@ -68,4 +87,4 @@ def run(directory, phi, y, phi_query):
             hidden = hidden * (1 + erf(hidden / np.sqrt(2))) / 2
         x = x + hidden @ w[f"{name}.mlp.W_out"] + w[f"{name}.mlp.b_out"]
     x = norm(x, w, "ln_final", config["norm"])
-    return (x @ w["unembed.W"] + w["unembed.b"])[:, phi.shape[1] + 1 :]
+    return (x @ w["unembed.W"] + w["unembed.b"])[:, context:]

@@ -59,12 +59,13 @@ def test_predict_writes_predictions_and_layers(home, tmp_path, layout):
     np.testing.assert_allclose(found["prediction"], expected, atol=1e-6)
 
 
-def test_pairs_agree_with_numpy(home):
-    prompt = prompt_of("pairs")
+@pytest.mark.parametrize("layout", TASKS)
+def test_they_agree_with_numpy(home, layout):
+    prompt = prompt_of(layout)
     expected = run_with_numpy(
-        home / "pairs", prompt.phi.numpy(), prompt.y.numpy(), prompt.phi_query.numpy()
+        home / layout, prompt.phi.numpy(), prompt.y.numpy(), prompt.phi_query.numpy()
     )
-    found = rf.load(home / "pairs").predict(prompt)
+    found = rf.load(home / layout).predict(prompt)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
 
 

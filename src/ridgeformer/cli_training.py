@@ -104,6 +104,7 @@ zoo = typer.Typer(
 def list_models(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
@@ -115,24 +116,35 @@ def list_models(context: typer.Context) -> None:
             "No model is shipped yet: train one with `ridgeformer train RECIPE.toml --out DIR`."
         )
         return
-    table = Table(title="Shipped models, and their excess risk by number of supports")
-    left = ("name", "task", "tokens", "attention")
-    for column in (*left, "layers × width", "seed", "minutes", *map(str, FEWER), "all"):
-        table.add_column(column, justify="left" if column in left else "right")
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)  # a file or a pipe has no edge
+    table = Table(
+        title="Shipped models, with excess risk by number of supports",
+        box=SIMPLE_HEAD,
+        title_justify="left",
+    )
+    for column in ("name", "task", "tokens", "attention"):
+        table.add_column(column, no_wrap=column == "name")
+    for column in ("size", "seed", "minutes", *map(str, FEWER), "all"):
+        table.add_column(column, justify="right", no_wrap=column == "all")
     for name in shipped.names():
         model = shipped.load(name)
         recipe, config, scores = model.recipe, model.transformer.config, model.scores
-        k = str(recipe.task.supports)
-        fewer = [scores["by supports"].get(str(n), {}).get("excess") for n in FEWER]
+        by_supports = scores["by supports"]
+        fewer = [by_supports.get(str(n), {}).get("excess") for n in FEWER]
         table.add_row(
             name, recipe.task.name, recipe.model.layout, config.attention,
             f"{config.n_layers} × {config.d_model}", str(recipe.seed), f"{scores['minutes']:g}",
             *("" if value is None else f"{value:.4f}" for value in fewer),
-            f"{k}: {shown(scores['by supports'][k])}",
+            shown(by_supports[str(recipe.task.supports)]),
         )  # fmt: skip
-    console = Console()
     console.print(table)
-    console.print("Recipe and all scores: ridgeformer inspect $(ridgeformer zoo path NAME)")
+    console.print(
+        "size: layers × width. Excess risk: 0 for the best predictor, 1 for the mean. Recipe and all scores: ridgeformer inspect $(ridgeformer zoo path NAME)",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def model_path(

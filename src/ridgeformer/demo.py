@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table as RichTable
 
-from ridgeformer import demo_softmax
+from ridgeformer import demo_softmax, demo_trained
 from ridgeformer.compiler import CompiledModel, compile, size_report
 from ridgeformer.readout import residual_stream, trajectory
 from ridgeformer.report import (
@@ -156,7 +156,18 @@ def run(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
     for found in softmax:
         second.add_row(*(found.row[index] for index in shown))
     console.print(second)
-    write(path, model, findings, softmax, seed)
+    with console.status("trained models"):
+        trained = demo_trained.measure(seed)
+    third = RichTable(
+        title=f"Trained models beside compiled CG: excess risk, {demo_trained.PROMPTS} prompts of linear "
+        "regression, κ from 1 to 100"
+    )
+    for cell in demo_trained.HEADER:
+        third.add_column(cell, justify="right")
+    for cells in trained.rows:
+        third.add_row(*cells)
+    console.print(third)
+    write(path, model, findings, softmax, trained, seed)
     console.print(f"The pictures: [bold]{path}[/bold]", soft_wrap=True)
     return path
 
@@ -166,6 +177,7 @@ def write(
     model: CompiledModel,
     findings: list[Finding],
     softmax: list[demo_softmax.SoftmaxFinding],
+    trained: demo_trained.TrainedFinding,
     seed: int,
 ) -> None:
     size = size_report(model)
@@ -200,6 +212,7 @@ def write(
             [stream_figure(tokens, layers, marks)],
         ),
         demo_softmax.section(softmax),
+        demo_trained.section(trained),
         Section(
             "What was compiled first",
             "An instance of the generic transformer: linear attention, ReLU MLP, no normalisation. "
