@@ -86,7 +86,7 @@ def finished(tmp_path_factory):
 
 def logged(out):
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+    return [{k: v for k, v in line.items() if k != "cpu_seconds"} for line in lines]
 
 
 def test_killed_at_any_moment_a_run_ends_as_if_it_had_not_been(finished, tmp_path):

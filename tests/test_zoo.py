@@ -21,7 +21,7 @@ def test_an_empty_zoo_says_so(models):
 
 def test_a_shipped_model_is_listed_found_and_rebuilt(models, tmp_path):
     trained = TrainedModel.load(train(tmp_path, "pairs", LINEAR))
-    scores = {"minutes": 0.1, "by supports": {"8": {"excess": 0.5, "low": 0.4, "high": 0.6}}}
+    scores = {"cpu minutes": 0.1, "by supports": {"8": {"excess": 0.5, "low": 0.4, "high": 0.6}}}
     model = TrainedModel(trained.transformer, trained.recipe, scores)
     model.save(models / "tiny")
     assert zoo.names() == ["tiny"]

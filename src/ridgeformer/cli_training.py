@@ -126,7 +126,7 @@ def list_models(context: typer.Context) -> None:
     )
     for column in ("name", "task", "tokens", "attention"):
         table.add_column(column, no_wrap=column == "name")
-    for column in ("size", "seed", "minutes", *map(str, FEWER), "all"):
+    for column in ("size", "seed", "CPU min", *map(str, FEWER), "all"):
         table.add_column(column, justify="right", no_wrap=column == "all")
     for name in shipped.names():
         model = shipped.load(name)
@@ -135,7 +135,7 @@ def list_models(context: typer.Context) -> None:
         fewer = [by_supports.get(str(n), {}).get("excess") for n in FEWER]
         table.add_row(
             name, recipe.task.name, recipe.model.layout, config.attention,
-            f"{config.n_layers} × {config.d_model}", str(recipe.seed), f"{scores['minutes']:g}",
+            f"{config.n_layers} × {config.d_model}", str(recipe.seed), f"{scores['cpu minutes']:g}",
             *("" if value is None else f"{value:.4f}" for value in fewer),
             shown(by_supports[str(recipe.task.supports)]),
         )  # fmt: skip

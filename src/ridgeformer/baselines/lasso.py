@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lasso_path
 from torch import Tensor
 
@@ -43,12 +45,15 @@ class Lasso(Baseline):
 
 def weights(prompt: Prompt, alphas: np.ndarray) -> Float[Tensor, "alphas batch p r"]:
     """By scikit-learn's coordinate descent, which takes one prompt and one output at a time."""
-    found = [
-        [
-            # Each output by itself: with a matrix it would solve the multi-task Lasso.
-            lasso_path(np.asfortranarray(x), y, alphas=alphas, tol=1e-8, max_iter=100_000)[1]
-            for y in outputs.T
+    with warnings.catch_warnings():
+        # On nearly collinear inputs it may stop with a gap of 1e-5: no matter for a prediction.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = [
+            [
+                # Each output by itself: with a matrix it would solve the multi-task Lasso.
+                lasso_path(np.asfortranarray(x), y, alphas=alphas, tol=1e-8, max_iter=100_000)[1]
+                for y in outputs.T
+            ]
+            for x, outputs in zip(prompt.phi.numpy(), prompt.y.numpy(), strict=True)
         ]
-        for x, outputs in zip(prompt.phi.numpy(), prompt.y.numpy(), strict=True)
-    ]
     return torch.from_numpy(np.array(found)).permute(3, 0, 2, 1)

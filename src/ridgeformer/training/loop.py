@@ -79,6 +79,7 @@ class Run:
     group: Group
     step: int = 0
     seconds: float = 0.0
+    """Of CPU time, which does not depend on what else the machine does."""
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.recipe.seed)
@@ -116,13 +117,13 @@ class Run:
     def train(self, report: Report) -> None:
         recipe, s = self.recipe, self.recipe.training
         held = Held.draw(recipe.task, HELD_OUT, seed=recipe.seed + 1)
-        begun, before = time.monotonic(), self.seconds
+        begun, before = time.process_time(), self.seconds
         losses: list[Tensor] = []
         while self.step < s.steps:
             loss = self.one_step()
             losses.append(loss.detach())
             self.step += 1
-            self.seconds = before + time.monotonic() - begun
+            self.seconds = before + time.process_time() - begun
             seen: dict[str, float] = {}
             last = self.step == s.steps
             if last or self.step % s.evaluate_every == 0:
@@ -168,7 +169,7 @@ class Run:
                 )
 
     def write_log(self, seen: dict[str, float]) -> None:
-        line = {"step": self.step, "seconds": round(self.seconds, 2), **seen}
+        line = {"step": self.step, "cpu_seconds": round(self.seconds, 2), **seen}
         with open(self.log, "a") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -197,7 +198,7 @@ def finish(run: Run) -> TrainedModel:
     """Scores the model on new prompts and saves it in the run's folder."""
     scores = {
         "steps": run.step,
-        "minutes": round(run.seconds / 60, 1),
+        "cpu minutes": round(run.seconds / 60, 1),
         "threads": torch.get_num_threads(),
         **final_scores(run.layout, run.model, run.recipe.task),
     }

@@ -32,7 +32,6 @@ them; beyond, they are never held at once."""
 BLOCK = 2048
 """Tokens that a layer takes at a time, so that what it works on stays in the cache."""
 
-
 ALL = slice(None)
 
 
@@ -130,6 +129,7 @@ class Attention(nn.Module):
         return torch.cat(parts, dim=2)
 
     def among_context(self, q: Tensor, k: Tensor, v: Tensor, rows: slice = ALL) -> Tensor:
+        """Context tokens, or some of them, read context tokens."""
         logits = self.config.attn_scale * q @ k.mT
         if self.config.mask == "causal":
             n = k.shape[2]
