@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from sklearn.linear_model import LinearRegression
+from jaxtyping import Float
+from sklearn import linear_model
 from torch import Tensor
 
 from ridgeformer import zoo
@@ -15,7 +17,7 @@ from ridgeformer.readout.trained import query_streams
 from ridgeformer.report import Axis, Line, Plot, Section, Table, line_figure
 from ridgeformer.solvers import ConjugateGradient
 from ridgeformer.statistics import Estimate
-from ridgeformer.tasks import Prompt
+from ridgeformer.tasks import LinearRegression, Prompt
 from ridgeformer.training import Held, TrainedModel
 from ridgeformer.training.scores import excess
 
@@ -49,12 +51,13 @@ class TrainedFinding:
 def measure(seed: int) -> TrainedFinding:
     models = [zoo.load(name) for name in MODELS]
     task = models[0].recipe.task
+    assert isinstance(task, LinearRegression)  # the model's name says so
     held, fitted_on = (Held.draw(task, PROMPTS, s) for s in (seed, seed + 1))
     cg = compile(
         ConjugateGradient(),
         features=task.features,
         steps=STEPS,
-        ridge=getattr(task, "ridge"),
+        ridge=task.ridge,
         max_eigenvalue=MAX_EIGENVALUE,
     )
     prompt = held.sample.prompt
@@ -74,12 +77,15 @@ def fitted_readouts(model: TrainedModel, prompt: Prompt, other: Held) -> Tensor:
     known = query_streams(model, other.sample.prompt)
     targets = other.sample.targets.flatten(0, 1).numpy()
     found = [
-        LinearRegression()
-        .fit(x.flatten(0, 1).double().numpy(), targets)
-        .predict(z.flatten(0, 1).double().numpy())
+        linear_model.LinearRegression().fit(rows(x), targets).predict(rows(z))
         for x, z in zip(known, streams, strict=True)
     ]
     return torch.stack([torch.from_numpy(f).view(*streams.shape[1:3], 1) for f in found])
+
+
+def rows(stream: Float[Tensor, "batch q d_model"]) -> np.ndarray:
+    found: np.ndarray = stream.flatten(0, 1).double().numpy()
+    return found
 
 
 def shown(value: Estimate) -> str:
@@ -100,7 +106,9 @@ def section(finding: TrainedFinding) -> Section:
         "is 0 for the Bayes predictor, ridge regression, and 1 for the mean. CG is compiled with the ridge "
         "of the task and read after each step; the trained models, which saw nothing but prompts and "
         "targets, after each layer, through their own readout and through one that least squares fits "
-        "for each layer on other prompts. The own readout is only trained to be read after the last layer.",
+        "for each layer on other prompts. The own readout is only trained to be read after the last layer. CG "
+        "solves for one weight per support, and its predictions come near the solution only when it is nearly "
+        "done, after as many steps as there are eigenvalues: trained layers do better from the second on.",
         [
             line_figure([[Plot("", lines)]], Axis("step, or layer"), Axis("excess risk", log=True)),
             Table(HEADER, finding.rows),
