@@ -18,7 +18,9 @@ from ridgeformer.training.final import PROMPTS, SEED
 from ridgeformer.training.scores import errors, excess
 from tiny_models import cli, refused
 
-RECIPES = Path(__file__).parents[1] / "recipes"
+ROOT = Path(__file__).parents[1]
+RECIPES = ROOT / "recipes"
+DOCUMENT = (ROOT / "docs/training.md").read_text()
 WANTED = ("gp", "gp-causal", "linear", "linear-attention", "polynomial")
 NAMES = zoo.names()
 
@@ -134,6 +136,17 @@ def test_they_are_listed():
     assert result.exit_code == 0, result.output
     for name in NAMES:
         assert name in result.stdout
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_documents_give_its_scores(models, name):
+    scores = models[name].scores
+    rows = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
+    for row, part in zip(rows, ("by supports", "by part"), strict=False):
+        assert [f"{score['excess']:.4f}" for score in scores[part].values()] == [
+            cell.strip() for cell in row.split("|")[-len(scores[part]) - 1 : -1]
+        ]
+    assert len(rows) == 1 + ("by part" in scores)
 
 
 def test_a_missing_file_is_an_error(tmp_path, monkeypatch):
