@@ -127,7 +127,7 @@ def test_trained_and_compiled_models_read_the_same_file(tmp_path, models):
         out = tmp_path / f"{place.name}.npz"
         result = cli("predict", place, tmp_path / "p.npz", "--out", out)
         assert result.exit_code == 0, result.output
-        found = torch.from_numpy(np.load(out)["predictions"]).double()
+        found = torch.from_numpy(np.load(out)["prediction"]).double()
         assert errors(found, held.best).mean() < 0.05 * held.best.var()
 
 

@@ -126,7 +126,7 @@ def test_streamed_softmax_attention_is_the_same(mask, monkeypatch):
     model = random_model(TransformerConfig(**BASE, mask=mask))
     prompt = random_prompt(0, k=40, q=5)
     formed = model(prompt.tokens(), 41)
-    monkeypatch.setattr("ridgeformer.transformer.model.SHORT", 0)
+    monkeypatch.setattr("ridgeformer.transformer.attention.SHORT", 0)
     streamed = model(prompt.tokens(), 41)
     assert not streamed.equal(formed)  # else both were the same path
     torch.testing.assert_close(streamed, formed, rtol=1e-12, atol=1e-12)

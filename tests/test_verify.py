@@ -152,7 +152,7 @@ def test_a_wrong_construction_is_noticed(monkeypatch, attribute, wrong):
 
 
 def test_a_leaking_mask_is_noticed(monkeypatch):
-    from ridgeformer.transformer.model import Attention
+    from ridgeformer.transformer.attention import Attention
 
     right = Attention.linear_prefix
 

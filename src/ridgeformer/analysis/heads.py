@@ -12,7 +12,7 @@ from ridgeformer.compiler import CompiledModel
 from ridgeformer.readout import trajectory
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Record, ablate_head
-from ridgeformer.transformer.model import Attention
+from ridgeformer.transformer.attention import Attention
 
 
 @dataclass(frozen=True)

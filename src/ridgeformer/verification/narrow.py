@@ -31,7 +31,7 @@ from ridgeformer.theory import (
 )
 from ridgeformer.theory.systems import lengths, spectral
 from ridgeformer.transformer import Record
-from ridgeformer.transformer.model import Attention
+from ridgeformer.transformer.attention import Attention
 from ridgeformer.types import Refusal
 from ridgeformer.verification.base import Axes, Line, Outcome, Theorem, ratios
 
