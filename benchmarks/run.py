@@ -213,10 +213,12 @@ def main() -> None:
         add("solve cg, 8 steps: faster than KernelRidge", solve_ratio(), 20, False, "×")
         add("ridgeformer --help", help_time(), 0.5, True, " s")
     with console.status("training beside Hugging Face's GPT-2, some minutes"):
-        _, interleaved, _ = speeds(queries=1)
-        add("training, x y x y …: prompts/s over GPT2Model", interleaved, 1.3, False, "×")
-        _, _, pairs = speeds(queries=32)
-        add("training, pairs and 32 queries: prompts/s over GPT2Model", pairs, 2.5, False, "×")
+        plain, interleaved, single = speeds(queries=1)
+        what = f"training, x y x y …: prompts/s over GPT2Model's {plain:.0f}"
+        add(what, interleaved, 1.3, False, "×")
+        plain, _, pairs = speeds(queries=32)
+        what = f"training, pairs, 32 queries: prompts/s over GPT2Model's {plain:.0f}"
+        add(f"{what} (one query: {single:.2g}×)", pairs, 2.5, False, "×")
         share, text = time_to_error()
         add(f"time to excess risk {WANTED:g}, over GPT2Model's{text}", share, 1 / 3, True, "×")
     console.print(table)

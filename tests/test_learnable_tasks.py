@@ -250,6 +250,20 @@ def beaten_by(ours, errors):
     return [n for n, e in errors.items() if np.quantile((e - ours)[picks].mean(1), 0.999) < 0]
 
 
+def test_slices_of_mixed_condition_numbers_have_one_each():
+    task = LinearRegression(features=4, condition=20.0)
+    parts = task.slices()
+    assert list(parts) == ["κ = 1", "κ = 3", "κ = 10", "κ = 20"]
+    for name, part in parts.items():
+        x, _ = part.observe(3, 20_000, generator(0))
+        found = torch.linalg.eigvalsh(x.mT @ x / 20_000)
+        condition = torch.full_like(found[:, 0], float(name.removeprefix("κ = ")))
+        torch.testing.assert_close(found[:, -1] / found[:, 0], condition, rtol=0.1, atol=0)
+        torch.testing.assert_close(found.mean(1), torch.ones_like(condition), rtol=0.1, atol=0)
+    assert LinearRegression(condition=1.0).slices() == {}
+    assert LinearRegression(features=2, spectrum=(2.0, 1.0)).slices() == {}
+
+
 @pytest.mark.parametrize("name", SETTINGS)
 def test_no_rival_beats_the_best_predictor(name):
     ours, errors = losses(name, lambda task, prompt: task.best(prompt))

@@ -45,9 +45,9 @@ def test_all_are_there_and_small():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_of_its_recipe(models, name):
-    base, _, seed = name.partition("-1") if name.endswith("-1") else (name, "", "0")
+    base = name.removesuffix("-1")
     recipe = Recipe.load(RECIPES / f"{base}.toml").to_dict()
-    assert models[name].recipe.to_dict() == recipe | {"seed": 1 if seed == "" else 0}
+    assert models[name].recipe.to_dict() == recipe | {"seed": int(name != base)}
     scores = models[name].scores
     assert scores["steps"] == recipe["training"]["steps"]
     assert 0 < scores["cpu minutes"] <= 90

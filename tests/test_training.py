@@ -234,6 +234,26 @@ def test_the_rate_warms_up_and_falls_as_a_cosine(tmp_path):
     assert rates[60] == pytest.approx(0, abs=1e-12)
 
 
+def test_a_step_is_taken_at_its_rate(tmp_path):
+    run = started(Recipe.load(recipe_file(tmp_path)), tmp_path / "run", False, print, Group())
+    for run.step in (0, 40):
+        run.one_step()
+        rates = {group["lr"] for group in run.optimiser.param_groups}
+        assert rates == {rate_at(run.step, run.recipe.training)}
+
+
+def test_another_seed_is_another_run(tmp_path):
+    path = recipe_file(tmp_path, steps=10)
+    for seed in ("3", "4"):
+        assert train(path, tmp_path / seed, "--seed", seed).returncode == 0
+    plain = train(path, tmp_path / "plain")
+    assert plain.returncode == 0
+    assert same(weights(tmp_path / "3"), weights(tmp_path / "plain"))  # the recipe's own
+    assert not same(weights(tmp_path / "4"), weights(tmp_path / "plain"))
+    saved = json.loads((tmp_path / "4/model/config.json").read_text())
+    assert saved["recipe"]["seed"] == 4
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -1,6 +1,7 @@
 """Shipped models: listed, found by name, and never trained in silence."""
 
 import pytest
+import torch
 
 from ridgeformer import zoo
 from ridgeformer.training import TrainedModel
@@ -34,6 +35,14 @@ def test_a_shipped_model_is_listed_found_and_rebuilt(models, tmp_path):
     assert not (tmp_path / "x").exists()
     done = cli("zoo", "rebuild", "tiny", "--out", tmp_path / "again", "--threads", "1")
     assert done.exit_code == 0, done.stderr
+    assert "the same, bit for bit" in done.stdout
     again = TrainedModel.load(tmp_path / "again/model")
     for name, weight in trained.transformer.state_dict().items():
         assert again.transformer.state_dict()[name].equal(weight), name
+    refused(
+        cli("zoo", "rebuild", "tiny", "--out", tmp_path / "y", "--threads", "0"),
+        "--threads must be at least 1",
+    )
+    with torch.no_grad():
+        again.transformer.blocks[1].mlp.W_in[0, 0] += 0.25
+    assert zoo.distance(trained, again) == pytest.approx(0.25)

@@ -169,7 +169,9 @@ def rebuild(
     from ridgeformer.training import TrainedModel
 
     model = shipped.load(name)
-    run_recipe(model.recipe, out, resume, threads or model.scores.get("threads"))
+    run_recipe(
+        model.recipe, out, resume, model.scores.get("threads") if threads is None else threads
+    )
     apart = shipped.distance(model, TrainedModel.load(out / "model"))
     same = "the same, bit for bit" if apart == 0 else f"up to {apart:.1e} apart (another machine?)"
     typer.echo(f"The weights and those that are shipped are {same}.")
