@@ -28,7 +28,7 @@ HEADER = [
     "compiled CG",
     "linear, own readout",
     "linear, fitted readout",
-    "linear-attention, fitted readout",
+    "linear attention, fitted readout",
 ]
 COLORS = ("#e07b39", "#9aa5b8", "#2f5fd0", "#2a9d8f")
 
@@ -106,9 +106,10 @@ def section(finding: TrainedFinding) -> Section:
         "is 0 for the Bayes predictor, ridge regression, and 1 for the mean. CG is compiled with the ridge "
         "of the task and read after each step; the trained models, which saw nothing but prompts and "
         "targets, after each layer, through their own readout and through one that least squares fits "
-        "for each layer on other prompts. The own readout is only trained to be read after the last layer. CG "
-        "solves for one weight per support, and its predictions come near the solution only when it is nearly "
-        "done, after as many steps as there are eigenvalues: trained layers do better from the second on.",
+        "for each layer on other prompts, where noise costs it about 0.001. The own readout is only trained to be "
+        "read after the last layer. CG solves for one weight per support, and its predictions come near the "
+        "solution only when it is nearly done, after as many steps as there are eigenvalues: from the second "
+        "layer on, and until then, trained models are ahead.",
         [
             line_figure([[Plot("", lines)]], Axis("step, or layer"), Axis("excess risk", log=True)),
             Table(HEADER, finding.rows),
