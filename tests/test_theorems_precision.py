@@ -172,14 +172,14 @@ def test_a_dropped_query_term_is_noticed(monkeypatch):
 
 def test_a_sloppy_matvec_in_single_precision_is_noticed(monkeypatch):
     """Sums in half precision: the round-off that the theorem counts is no longer all there is."""
-    from ridgeformer.transformer import model
+    from ridgeformer.transformer import attention
 
-    right = model.summed_products
+    right = attention.summed_products
 
     def sloppy(k, v):
         return right(k, v).to(torch.bfloat16).to(k.dtype)
 
-    monkeypatch.setattr(model, "summed_products", sloppy)
+    monkeypatch.setattr(attention, "summed_products", sloppy)
     for name in ("float32-floor", "float32-cg"):
         assert not Verdict(THEOREMS[name], THEOREMS[name].measure(0, True)).holds
 
