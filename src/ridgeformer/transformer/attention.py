@@ -97,7 +97,7 @@ class Attention(nn.Module):
         logits = self.config.attn_scale * q @ k.mT
         if self.config.mask == "causal":
             n = k.shape[2]
-            logits = logits + q.new_full((n, n), -torch.inf).triu(1)[rows]
+            logits += q.new_full((n, n), -torch.inf).triu(1)[rows]
         return logits.softmax(-1) @ v
 
     def of_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
