@@ -1,6 +1,7 @@
-"""Shapes are checked at run time, in the tests only."""
+"""Shapes are checked at run time, in the tests only; costly fixtures are built once."""
 
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +14,25 @@ install_import_hook("ridgeformer", "typecheck.check")
 settings.register_profile("default", deadline=None, derandomize=True)
 settings.load_profile("default")
 torch.set_num_threads(1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files with a fixture of many seconds go to one worker, each as a whole; other tests to any."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    together = {
+        "test_report": "report",
+        "test_report_in_browser": "report",
+        "test_studies": "studies",
+        "test_training": "training",
+    }
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return together.get(Path(nodeid.split("::")[0]).stem, nodeid)
+
+    return Scheduling(config, log)
 
 
 @contextmanager

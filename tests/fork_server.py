@@ -17,7 +17,7 @@ import traceback
 from functools import cache
 from pathlib import Path
 
-SECONDS = 120
+SECONDS = 300
 
 
 @cache
@@ -75,7 +75,9 @@ def main():
 
     import ridgeformer.cli
     import ridgeformer.compiler
-    import ridgeformer.readout  # noqa: F401
+    import ridgeformer.readout
+    import ridgeformer.training.final
+    import ridgeformer.zoo  # noqa: F401
 
     torch.set_num_threads(1)
     gc.freeze()  # so that children do not copy what they never touch

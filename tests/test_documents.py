@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from fork_server import cli
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -35,7 +37,10 @@ def test_readme_python(code, tmp_path):
 
 
 def test_readme_commands(tmp_path):
-    """Every `ridgeformer …` line of the README, in order, in one folder."""
+    """Every `ridgeformer …` line of the README, in order, in one folder.
+
+    The demo takes longest, and the tests of the command line run it.
+    """
     lines = [
         line
         for block in snippets("sh")
@@ -44,14 +49,12 @@ def test_readme_commands(tmp_path):
     ]
     assert any(line.startswith("ridgeformer compile") for line in lines)
     for line in lines:
-        words = line.split("#")[0].split()
-        program = (
-            [sys.executable, "-m", "ridgeformer.cli"]
-            if words[0] == "ridgeformer"
-            else [sys.executable]
-        )
-        arguments = [str(ROOT / w) if w.startswith("examples/") else w for w in words[1:]]
-        run([*program, *arguments], tmp_path)
+        program, *words = line.split("#")[0].split()
+        if program == "python":
+            run([sys.executable, str(ROOT / words[0]), *words[1:]], tmp_path)
+        elif words != ["demo"]:
+            result = cli(*words, cwd=tmp_path)
+            assert result.returncode == 0, result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)

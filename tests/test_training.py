@@ -13,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from fork_server import cli
 from ridgeformer.tasks import LinearRegression, Sample
 from ridgeformer.training import LAYOUTS, Group, Recipe, TrainedModel, started
 from ridgeformer.training.loop import batch_at, rate_at
@@ -53,17 +54,18 @@ def recipe_file(folder, layout="pairs", steps=60, rate=1e-2):
     return path
 
 
-def train(path, out, *options, runner=(sys.executable,), wait=True):
+def train(path, out, *options):
+    return cli("train", path, "--out", out, "--threads", "1", *options)
+
+
+def begin(path, out, *options, runner=(sys.executable,)):
+    """The same in a process that can be killed, or by another runner."""
     command = [*runner, "-m", "ridgeformer.cli", "train", path, "--out", out, "--threads", "1"]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
+    return subprocess.Popen(
         [*map(str, command), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment,
     )  # fmt: skip
-    if not wait:
-        return process
-    output, errors = process.communicate(timeout=240)
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def weights(out):
@@ -92,9 +94,9 @@ def logged(out):
 def test_killed_at_any_moment_a_run_ends_as_if_it_had_not_been(finished, tmp_path):
     path, whole = finished
     random_times, kills = random.Random(0), 0
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while kills < 5 and time.monotonic() < deadline:
-        process = train(path, tmp_path / "run", "--resume", wait=False)
+        process = begin(path, tmp_path / "run", "--resume")
         seen = newest(tmp_path / "run")
         while newest(tmp_path / "run") == seen and process.poll() is None:
             time.sleep(0.02)
@@ -118,7 +120,7 @@ def newest(out):
 
 def test_a_damaged_checkpoint_costs_one_interval(finished, tmp_path):
     path, whole = finished
-    process = train(path, tmp_path / "run", wait=False)
+    process = begin(path, tmp_path / "run")
     while newest(tmp_path / "run") < 50 and process.poll() is None:
         time.sleep(0.02)
     process.kill()
@@ -161,8 +163,9 @@ def test_two_processes_follow_the_loss_of_one(tmp_path):
     )  # fmt: skip
     short = recipe_file(tmp_path, steps=60)
     one = train(short, tmp_path / "one")
-    two = train(short, tmp_path / "two", runner=runner)
-    assert one.returncode == two.returncode == 0, two.stderr
+    two = begin(short, tmp_path / "two", runner=runner)
+    _, errors = two.communicate(timeout=240)
+    assert one.returncode == two.returncode == 0, errors
     for a, b in zip(logged(tmp_path / "one"), logged(tmp_path / "two"), strict=True):
         assert a["step"] == b["step"]
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
