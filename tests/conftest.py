@@ -1,7 +1,6 @@
 """Shapes are checked at run time, in the tests only; costly fixtures are built once."""
 
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,19 +17,21 @@ torch.set_num_threads(1)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Files with a fixture of many seconds go to one worker, each as a whole; other tests to any."""
+    """Tests that share a fixture of many seconds go to one worker, other tests to any."""
     from xdist.scheduler import LoadScopeScheduling
 
     together = {
         "test_report": "report",
-        "test_report_in_browser": "report",
+        "test_verify.py::test_the_theorem_holds": "report",
         "test_studies": "studies",
         "test_training": "training",
     }
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return together.get(Path(nodeid.split("::")[0]).stem, nodeid)
+            name = nodeid.removeprefix("tests/")
+            groups = (group for start, group in together.items() if name.startswith(start))
+            return next(groups, nodeid)
 
     return Scheduling(config, log)
 
