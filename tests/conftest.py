@@ -17,7 +17,10 @@ torch.set_num_threads(1)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Tests that share a fixture of many seconds go to one worker, other tests to any."""
+    """Tests that share a fixture of many seconds go to one worker, other tests to any.
+
+    Not by marks (--dist loadgroup): xdist 3.8 writes them where pytest 9.2 no longer reads them.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     together = {

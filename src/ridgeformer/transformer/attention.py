@@ -63,9 +63,7 @@ class Attention(nn.Module):
     def linear_prefix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
         """Σ_i s·(q_j·k_i) v_i as q_j·(s·Σ_i k_i v_iᵀ): no n×n matrix, and only blocks of q, k, v."""
         parts = [summed_products(*self.project(part, "KV")) for part in blocks(x[:, :context])]
-        memory = self.config.attn_scale * torch.stack(parts).sum(
-            0
-        )  # (batch, heads, d_head, d_head)
+        memory = self.config.attn_scale * torch.stack(parts).sum(0)
         z = blockwise(lambda part: (self.project(part, "Q")[0] @ memory).transpose(1, 2), x)
         z[:, context:] += self.own(*self.project(x[:, context:], "QKV"))
         return z
