@@ -1,7 +1,7 @@
 """A trained transformer and compiled CG on the same prompts, layer by layer and step by step."""
 
 import ridgeformer as rf
-from ridgeformer import zoo
+from ridgeformer.models import zoo
 
 trained = zoo.load("linear")
 task = trained.recipe.task  # 8 features, condition numbers from 1 to 100, noise 0.3

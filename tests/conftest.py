@@ -32,7 +32,8 @@ def pytest_xdist_make_scheduler(config, log):
 
     class Scheduling(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            name = nodeid.removeprefix("tests/")
+            file, _, rest = nodeid.partition("::")
+            name = file.rpartition("/")[2] + "::" + rest
             groups = (group for start, group in together.items() if name.startswith(start))
             return next(groups, nodeid)
 
@@ -56,7 +57,7 @@ def unchecked():
 @pytest.fixture(scope="session")
 def fast_report(tmp_path_factory):
     """The verdicts of `verify --fast`, and the directory of its report."""
-    from ridgeformer.verification import THEOREMS, verify
+    from ridgeformer.experiments.theorems import THEOREMS, verify
 
     out = tmp_path_factory.mktemp("verify")
     with without_checks():

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from fork_server import cli
 
 ROOT = Path(__file__).parent.parent

@@ -35,9 +35,9 @@ _HOMES = {
         "ablate_head",
     ],
     "ridgeformer.compiler": ["CompiledModel", "compile", "size_report"],
-    "ridgeformer.readout": ["load", "reference", "residual_stream", "trajectory"],
+    "ridgeformer.models": ["load", "reference", "residual_stream", "trajectory"],
     "ridgeformer.training": ["Recipe", "TrainedModel"],
-    "ridgeformer.evaluation": ["evaluate"],
+    "ridgeformer.experiments.evaluation": ["evaluate"],
     "ridgeformer.export": ["prefix_mask", "save_gpt2"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

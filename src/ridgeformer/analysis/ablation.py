@@ -31,10 +31,10 @@ from ridgeformer.analysis.reference import (
     values_without_reductions,
 )
 from ridgeformer.compiler import CompiledModel
+from ridgeformer.models import trajectory
+from ridgeformer.models.reference import kernel_of
 from ridgeformer.program.ops import Unit
 from ridgeformer.program.tables import unit_table
-from ridgeformer.readout import trajectory
-from ridgeformer.readout.reference import kernel_of
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edit, Record, ablate_head
 from ridgeformer.types import Refusal

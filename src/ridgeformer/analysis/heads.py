@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.readout import trajectory
+from ridgeformer.models import trajectory
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Record, ablate_head
 from ridgeformer.transformer.attention import Attention

@@ -34,7 +34,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.readout.reference import kernel_of, ridge_of, solver_of
+from ridgeformer.models.reference import kernel_of, ridge_of, solver_of
 from ridgeformer.solvers import EagerMachine, solve
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Record, Transformer

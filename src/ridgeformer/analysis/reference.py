@@ -9,10 +9,10 @@ from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.kernels import Kernel
+from ridgeformer.models.reference import interval_of, kernel_of, ridge_of, solver_of
 from ridgeformer.program import Channel, Program, Scope, trace
 from ridgeformer.program.interpret import evaluate
 from ridgeformer.program.ops import Dot
-from ridgeformer.readout.reference import interval_of, kernel_of, ridge_of, solver_of
 from ridgeformer.solvers import EagerMachine
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ridgeformer.analysis.reference import apart, coefficients
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.readout import trajectory
-from ridgeformer.readout.reference import ridge_of
+from ridgeformer.models import trajectory
+from ridgeformer.models.reference import ridge_of
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 

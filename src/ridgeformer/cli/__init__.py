@@ -1,0 +1,5 @@
+"""The command line, one file per command."""
+
+from ridgeformer.cli.app import app
+
+__all__ = ["app"]

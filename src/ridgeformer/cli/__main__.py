@@ -1,0 +1,5 @@
+"""`python -m ridgeformer.cli`, as torchrun starts it."""
+
+from ridgeformer.cli import app
+
+app()

@@ -1,7 +1,0 @@
-"""How good a model is: against its task's best predictor, baselines, and shifted tasks."""
-
-from ridgeformer.evaluation.measure import measure
-from ridgeformer.evaluation.run import evaluate
-from ridgeformer.evaluation.shifts import ScaledInputs, shifts_of
-
-__all__ = ["ScaledInputs", "evaluate", "measure", "shifts_of"]

@@ -1,0 +1,90 @@
+"""What is compared: the model, the best predictor and the baselines, as functions of prompts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+import torch
+from torch import Tensor
+
+from ridgeformer.models import Model
+from ridgeformer.tasks import LearnableTask, Prompt
+from ridgeformer.types import Refusal
+
+MODEL, BEST, UNAWARE = "model", "best", "unaware"
+TOKENS = 2**15
+"""That a model takes at a time."""
+TIMED = 64
+"""Prompts whose predictions are timed."""
+
+
+@dataclass(frozen=True)
+class Method:
+    name: str
+    label: str
+    predict: Callable[[Prompt], Tensor]
+
+    def attempt(self, prompt: Prompt) -> Tensor | str:
+        """Predictions in float64, or why there are none."""
+        try:
+            found = self.predict(prompt).double()
+        except Refusal as refusal:
+            return str(refusal)
+        finite = torch.isfinite(found).flatten(1).all(1)
+        if not finite.all():
+            return (
+                f"Predictions are not finite for {int((~finite).sum())} of {len(finite)} prompts."
+            )
+        return found
+
+    def prompts_per_second(self, prompt: Prompt) -> float:
+        """The fastest of three runs, after one that is not counted."""
+        few = Prompt(prompt.phi[:TIMED], prompt.y[:TIMED], prompt.phi_query[:TIMED])
+        self.predict(few)
+        seconds = []
+        for _ in range(3):
+            begun = time.perf_counter()
+            self.predict(few)
+            seconds.append(time.perf_counter() - begun)
+        return len(few.phi) / max(min(seconds), 1e-9)
+
+
+def of_model(model: Model) -> Method:
+    def predict(prompt: Prompt) -> Tensor:
+        size = max(1, TOKENS // model.cost(prompt))
+        parts = (
+            Prompt(*(t[i : i + size] for t in (prompt.phi, prompt.y, prompt.phi_query)))
+            for i in range(0, len(prompt.phi), size)
+        )
+        return torch.cat([model.predict(part) for part in parts])
+
+    return Method(MODEL, "the model", predict)
+
+
+def of_best(task: LearnableTask) -> Method:
+    return Method(BEST, "best predictor" if task.exact else "best known predictor", task.best)
+
+
+def of_unaware(task: LearnableTask) -> Method:
+    """The best predictor of the task itself, on prompts of a shifted one."""
+    return Method(UNAWARE, "best predictor, not told of the shift", task.best)
+
+
+def of_baselines(task: LearnableTask, seed: int, names: Sequence[str] | None) -> list[Method]:
+    """Fitted to the task, never to its shifts; all of them, or those that are named."""
+    if names is not None and not names:
+        return []
+    known = import_module("ridgeformer.baselines").BASELINES
+    for name in names or ():
+        if name not in known:
+            raise Refusal(
+                f"There is no baseline {name!r}: choose from {', '.join(known)}, or none."
+            )
+    methods = []
+    for name in known if names is None else dict.fromkeys(names):
+        fitted = known[name]().fit(task, seed)
+        methods.append(Method(name, fitted.label, fitted.predict))
+    return methods

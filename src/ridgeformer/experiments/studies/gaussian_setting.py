@@ -1,0 +1,149 @@
+"""The settings of the `gaussian` study: prompts, tunings, and how much of it a few prompts are worth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.compiler import CompiledModel, compile
+from ridgeformer.kernels import Gaussian
+from ridgeformer.models import trajectory
+from ridgeformer.solvers import Chebyshev, Richardson, Solver, certified_interval, solve
+from ridgeformer.tasks import Prompt
+from ridgeformer.types import Trajectory
+
+RIDGE, TARGET, QUERIES, RADIUS = 0.1, 4.0, 8, 1.5
+
+SOLVERS: dict[str, Solver] = {
+    "richardson": Richardson(precondition="row-sum"),
+    "chebyshev": Chebyshev(precondition="row-sum"),
+}
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is swept."""
+
+    supports: tuple[int, ...] = (16, 32, 64, 128)
+    widths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048)
+    floor_steps: int = 48
+    blocks_supports: tuple[int, ...] = (32, 64)
+    blocks_widths: tuple[int, ...] = (64, 256, 1024)
+    blocks_steps: tuple[tuple[str, int], ...] = (("chebyshev", 160), ("richardson", 160))
+    constants: tuple[tuple[int, int, float], ...] = (
+        (32, 2, 0.5), (64, 2, 0.5), (128, 2, 0.5), (64, 5, 1.0),
+    )  # fmt: skip
+    """Supports, features and lengthscale."""
+    gated_steps: int = 120
+
+
+QUICK = Scale(
+    supports=(16, 32),
+    widths=(64, 128, 256, 512),
+    floor_steps=24,
+    blocks_supports=(32,),
+    blocks_widths=(64, 256),
+    blocks_steps=(("chebyshev", 60), ("richardson", 60)),
+    constants=((32, 2, 0.5), (32, 5, 1.0)),
+    gated_steps=90,
+)
+"""For fewer than 8 prompts, whose intervals would not be worth more."""
+
+
+def scale_for(prompts: int) -> Scale:
+    return Scale() if prompts >= 8 else QUICK
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Prompts of one kind: features uniform in a ball, targets from the kernel with noise² = λ."""
+
+    supports: int
+    features: int = 2
+    lengthscale: float = 0.5
+
+    @property
+    def kernel(self) -> Gaussian:
+        return Gaussian(self.lengthscale)
+
+    @property
+    def radius(self) -> float:
+        """So that each feature has the same variance, whatever their number."""
+        return float(RADIUS * ((self.features + 2) / 4) ** 0.5)
+
+    @property
+    def certain(self) -> Interval:
+        """Where the eigenvalues of D⁻¹A lie for every prompt of the domain."""
+        return certified_interval("row-sum", RIDGE, self.supports, (2.0, self.supports + 1.0))
+
+    def draw(self, prompts: int, seed: int) -> Prompt:
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+        def ball(points: int) -> Tensor:
+            direction = normal(prompts, points, self.features)
+            radius = torch.rand(prompts, points, 1, generator=generator, dtype=torch.float64)
+            length = self.radius * radius ** (1 / self.features)
+            unit: Tensor = direction / direction.norm(dim=-1, keepdim=True)
+            return length * unit
+
+        phi, query = ball(self.supports), ball(QUERIES)
+        values, vectors = torch.linalg.eigh(self.kernel(phi, phi))
+        root = vectors * values.clamp(min=0).sqrt()[:, None, :]
+        clean = root @ normal(prompts, self.supports, 1)
+        y = clean + RIDGE**0.5 * normal(prompts, self.supports, 1)
+        return Prompt(phi, y.clamp(-TARGET, TARGET), query)
+
+    def compiled(self, solver: Solver, steps: int, interval: Interval | None, **more: Any) -> Any:
+        return compile(
+            solver, features=self.features, steps=steps, ridge=RIDGE, kernel=self.kernel,
+            attention="softmax", max_norm=self.radius, max_supports=self.supports,
+            interval=interval, **more,
+        )  # fmt: skip
+
+    def relu(
+        self, solver: Solver, steps: int, width: int, interval: Interval | None = None,
+        max_target: float = TARGET,
+    ) -> CompiledModel:  # fmt: skip
+        found: CompiledModel = self.compiled(
+            solver, steps, interval, mlp="relu", mlp_width=width, max_target=max_target
+        )
+        return found
+
+    def solved(self, solver: Solver, prompt: Prompt, steps: int, interval: Interval) -> Trajectory:
+        return solve(
+            solver, prompt, steps=steps, ridge=RIDGE, kernel=self.kernel, interval=interval
+        )
+
+
+def spectrum(setting: Setting, prompt: Prompt) -> tuple[Tensor, Tensor]:
+    """The eigenvalues of D⁻¹A in rising order, and D."""
+    gram = setting.kernel(prompt.phi, prompt.phi)
+    sums = 1 + gram.sum(-1)
+    system = gram + RIDGE * torch.eye(setting.supports, dtype=gram.dtype)
+    similar = system / (sums[:, :, None] * sums[:, None, :]).sqrt()  # symmetric
+    return torch.linalg.eigvalsh(similar), sums
+
+
+def predictions(model: CompiledModel, prompt: Prompt) -> Float[Tensor, "steps batch q r"]:
+    """A few prompts at a time: hidden layers of all prompts at once would leave the cache."""
+    tokens = (prompt.supports + 1 + QUERIES) * model.transformer.config.d_mlp
+    few = max(1, 2**16 // tokens)
+    parts = [
+        Prompt(*(t[i : i + few] for t in (prompt.phi, prompt.y, prompt.phi_query)))
+        for i in range(0, len(prompt.phi), few)
+    ]
+    return torch.cat([trajectory(model, part).predictions for part in parts], dim=1)
+
+
+def rmse(a: Tensor, b: Tensor) -> Tensor:
+    """Over the queries of each prompt."""
+    return (a - b).square().mean((-1, -2)).sqrt()

@@ -1,0 +1,131 @@
+"""Prompts on which a bound is met, and ratios on both sides of a statement."""
+
+from __future__ import annotations
+
+from math import pi
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ridgeformer.compiler import CompiledModel
+from ridgeformer.experiments.theorems.base import Line
+from ridgeformer.solvers import krr
+from ridgeformer.tasks import Prompt
+from ridgeformer.theory import query_weight, target_energy
+
+NEAR = 0.01
+"""How far to each side of a predicted failure a model is tried."""
+
+
+def extrema(smallest: float, largest: float, steps: int) -> Tensor:
+    """Where Chebyshev's polynomial of that degree is extreme on the interval, from the top down."""
+    angles = pi * torch.arange(steps + 1, dtype=torch.float64) / steps
+    return (largest + smallest) / 2 + (largest - smallest) / 2 * angles.cos()
+
+
+def rotation(batch: int, size: int, generator: torch.Generator) -> Tensor:
+    drawn = torch.randn(batch, size, size, generator=generator, dtype=torch.float64)
+    turned: Tensor = torch.linalg.qr(drawn).Q
+    return turned
+
+
+def prompt_of_modes(values: Tensor, y: Tensor, query: Tensor, batch: int, seed: int) -> Prompt:
+    """K with these eigenvalues, y and k(x) with these coordinates in their modes, turned at random."""
+    generator = torch.Generator().manual_seed(seed)
+    turn, back = (rotation(batch, len(values), generator) for _ in range(2))
+    root = values.sqrt()
+    return Prompt(
+        turn * root @ back.mT,
+        turn @ y[:, None],
+        (back @ (query / root)[:, None]).mT,
+    )
+
+
+def hard_for_krylov(smallest: float, largest: float, steps: int, batch: int, seed: int) -> Prompt:
+    """K's eigenvalues in [smallest, largest], for which that many steps do as badly as they can.
+
+    CG's and Chebyshev's, by the tightness of theorem 4; at every λ, since λ moves the spectrum as a
+    whole.
+    """
+    if steps == 1:
+        return hard_for_fixed(smallest, largest, steps, batch, seed)
+    values, y, query = hard_modes(smallest, largest, steps)
+    return prompt_of_modes(values, y, query, batch, seed)
+
+
+def hard_modes(smallest: float, largest: float, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Eigenvalues, and the target's and the query's coordinates in their modes."""
+    y = torch.ones(steps + 1, dtype=torch.float64)
+    y[[0, -1]] = 0.5**0.5
+    signs = (-1.0) ** torch.arange(steps + 1, dtype=torch.float64)
+    return extrema(smallest, largest, steps), y, signs * y
+
+
+def hard_for_outputs(smallest: float, largest: float, steps: int, outputs: int) -> Prompt:
+    """The same for several outputs, each with supports of its own, so that they share nothing."""
+    values, y, query = hard_modes(smallest, largest, steps)
+    apart = torch.eye(outputs, dtype=torch.float64)
+    phi = torch.kron(apart, values.sqrt().diag())
+    queries = torch.kron(apart, (query / values.sqrt())[None])
+    return Prompt(phi[None], torch.kron(apart, y[:, None])[None], queries[None])
+
+
+def hard_for_fixed(smallest: float, largest: float, steps: int, batch: int, seed: int) -> Prompt:
+    """Target and query in the two modes at the ends, which are the worst for fixed coefficients."""
+    y = torch.ones(2, dtype=torch.float64)
+    query = torch.tensor([(-1.0) ** steps, 1.0], dtype=torch.float64)
+    ends = torch.tensor([largest, smallest], dtype=torch.float64)
+    return prompt_of_modes(ends, y, query, batch, seed)
+
+
+def scaled_error(model: CompiledModel, prompt: Prompt, ridge: float) -> np.ndarray:
+    """|f_T − f*|/(√(k(x)ᵀA⁻¹k(x))·‖α*‖_A) of the model's predictions.
+
+    The unit is the largest |f*| that k(x) and α* of these norms can give.
+    """
+    exact = krr(prompt, ridge=ridge)
+    unit = (
+        query_weight(prompt, ridge=ridge)[..., None] * target_energy(prompt, ridge=ridge)[:, None]
+    )
+    found: np.ndarray = ((model.predict(prompt) - exact).abs() / unit).numpy()
+    return found
+
+
+def promise(model: CompiledModel) -> float:
+    """What the compiled model may differ from its solver by, relative to the largest prediction."""
+    found = model.certificate.relative_error
+    assert found is not None, "knobs are turned on models with exact products"
+    return found
+
+
+def both_sides(
+    measured: np.ndarray, lower: np.ndarray, upper: np.ndarray, allowance: float | np.ndarray
+) -> np.ndarray:
+    """measured/upper and lower/measured, flat. The allowance is the certificate's, added to the bounds.
+
+    Where a bound is infinite, or the lower one not above the allowance, it says nothing.
+    """
+    measured, lower, upper, allowance = np.broadcast_arrays(measured, lower, upper, allowance)
+    below, above = lower > allowance, np.isfinite(upper)
+    return np.concatenate(
+        [
+            measured[above] / (upper + allowance)[above],
+            (lower - allowance)[below] / np.maximum(measured[below], 1e-300),
+        ]
+    )
+
+
+def threshold(
+    measured_below: np.ndarray, measured_above: np.ndarray, tolerance: float
+) -> np.ndarray:
+    """ε is kept on the safe side of the predicted failure, and missed on the other, in every case."""
+    return np.concatenate(
+        [(measured_below / tolerance).ravel(), (tolerance / measured_above).ravel()]
+    )
+
+
+def mark(name: str, at: float, lines: list[Line]) -> Line:
+    """A dotted vertical line where the theory puts the failure."""
+    values = [v for line in lines for v in line.y]
+    return Line(name, [at, at], [min(values), max(values)], bound=True)

@@ -1,0 +1,380 @@
+"""Collinear supports, temperature and width, turned until compiled models fail as theory says."""
+
+from __future__ import annotations
+
+from math import log
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ridgeformer.compiler import CompiledModel, compile
+from ridgeformer.compiler.domain import LARGEST_NORMALISER
+from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
+from ridgeformer.experiments.theorems.hard import (
+    NEAR,
+    both_sides,
+    mark,
+    promise,
+    prompt_of_modes,
+    rotation,
+)
+from ridgeformer.kernels import Exponential
+from ridgeformer.models import trajectory
+from ridgeformer.solvers import ConjugateGradient, effective_dimension, make_solver
+from ridgeformer.tasks import Prompt
+from ridgeformer.tasks.learnable import normal
+from ridgeformer.theory import (
+    cg_energy_floor,
+    chebyshev_factor,
+    chebyshev_steps,
+    cold_bound,
+    cold_limit,
+    cold_misfit_bounds,
+    cold_size_bound,
+    cold_temperature,
+    eigenvalue_after,
+    energy_error,
+    gram,
+    hot_bound,
+    hot_limit,
+    hot_misfit_bound,
+    hot_temperature,
+    rank_error,
+    resolvent_bound,
+    spectral_energies,
+    sufficient_width,
+    target_energy,
+)
+from ridgeformer.types import Refusal
+
+RIDGE = 1.0
+
+
+def copied(distinct: int, supports: int, features: int, batch: int, seed: int) -> Prompt:
+    """Supports in so many distinct places, in turn, each with a target of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    places = normal(generator, batch, distinct, features)
+    phi = places[:, torch.arange(supports) % distinct]
+    y = normal(generator, batch, supports, 1)
+    return Prompt(phi, y, normal(generator, batch, 2, features))
+
+
+class KnobCollinear(Theorem):
+    name = "knob-collinear"
+    title = "Collinear supports: CG ends sooner, fixed coefficients do not notice"
+    statement = (
+        "Supports in d places make rank K = d, so that λ_min(A) = λ and A has d + 1 distinct eigenvalues "
+        "s<sub>i</sub>: T steps of CG are exact if T > d, and otherwise ‖α_T − α*‖<sub>A</sub> ≥ "
+        "(Σ<sub>i∈S</sub> ℓ<sub>i</sub>²/w<sub>i</sub>)<sup>−1/2</sup>, ℓ<sub>i</sub> = Π<sub>j≠i</sub> s<sub>j</sub>/(s<sub>j</sub> − s<sub>i</sub>), over any "
+        "T + 1 of them, w<sub>i</sub> the energies of α* there; equality at T = d. Chebyshev stays at "
+        "1/T<sub>T</sub>((κ+1)/(κ−1)) times the energy in K's null space at least, and the whole at most."
+    )
+    see = (
+        "CG's error after T steps is round-off while there are fewer than T places, and jumps to the dotted "
+        "floor at d = T; Chebyshev's stays on its level, however many supports coincide."
+    )
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        batch, features, supports = (8, 7, 14) if fast else (64, 8, 16)
+        depths = (3,) if fast else (3, 5)
+        prompts = {d: copied(d, supports, features, batch, seed) for d in range(1, features + 1)}
+        tops = {d: float(eigenvalue_after(p, rank=0).max()) for d, p in prompts.items()}
+        found: list[np.ndarray] = []
+        lines: list[Line] = []
+        for steps in depths:
+            cg = linear_model("cg", features, steps, max(tops.values()))
+            curves: dict[str, list[float]] = {}
+            for d, prompt in prompts.items():
+                values, energies = spectral_energies(prompt, ridge=RIDGE, rank=d)
+                whole = energies.sum(1).sqrt()
+                floor = (cg_energy_floor(values, energies, steps=steps) / whole).numpy()
+                ceiling = [chebyshev_factor(float(c), steps) for c in values[:, -1] / RIDGE]
+                upper = np.where(d < steps, 0.0, ceiling)
+                error = relative_energy(cg, prompt)
+                # At d = T the floor is the error itself.
+                found.append(both_sides(error, floor, floor if d == steps else upper, promise(cg)))
+                fixed = linear_model("chebyshev", features, steps, tops[d])
+                level = chebyshev_factor(1 + tops[d] / RIDGE, steps)
+                least = level * (energies[:, 0].sqrt() / whole).numpy()
+                slow = relative_energy(fixed, prompt)
+                found.append(both_sides(slow, least, np.array(level), promise(fixed)))
+                for name, value in (
+                    (f"cg, {steps} steps", error.max()),
+                    (f"cg, {steps} steps, floor", floor.max()),
+                    (f"chebyshev, {steps} steps", slow.min()),
+                    (f"chebyshev, {steps} steps, at least", least.min()),
+                ):
+                    curves.setdefault(name, []).append(max(float(value), 1e-17))
+            for name, line in curves.items():
+                dotted = name.endswith(("floor", "at least"))
+                shown = [
+                    (x, v) for x, v in zip(prompts, line, strict=True) if v > 1e-17 or not dotted
+                ]
+                lines.append(Line(name, [x for x, _ in shown], [v for _, v in shown], dotted))
+        drawn = list(lines)
+        lines += [mark(f"cg, {t} steps, ends left of d = {t}", t, drawn) for t in depths]
+        settings = (
+            f"{supports} supports in 1 to {features} places, {batch} prompts of each, λ = {RIDGE:g}"
+        )
+        axes = Axes("places d among the supports", "‖α_T − α*‖_A / ‖α*‖_A")
+        return Outcome(settings, np.concatenate(found), lines, axes)
+
+
+def linear_model(name: str, features: int, steps: int, max_eigenvalue: float) -> CompiledModel:
+    return compile(
+        make_solver(name),
+        features=features,
+        steps=steps,
+        ridge=RIDGE,
+        max_eigenvalue=max_eigenvalue,
+    )
+
+
+def relative_energy(model: CompiledModel, prompt: Prompt) -> np.ndarray:
+    """‖α_T − α*‖_A/‖α*‖_A of the coefficients that the model's supports hold at the end."""
+    alpha = trajectory(model, prompt, states=True).states["alpha"][-1:]
+    found: np.ndarray = (
+        energy_error(alpha, prompt, ridge=RIDGE)[0] / target_energy(prompt, ridge=RIDGE)
+    )[:, 0].numpy()
+    return found
+
+
+SUPPORTS = 6
+COSINE = 0.5
+
+
+def on_the_sphere(batch: int, seed: int) -> Prompt:
+    """Unit features, a batch of each kind: equal angles, random directions, two opposite poles.
+
+    Queries are the supports, then two new points. Half of the targets are centred.
+    """
+    k, generator = SUPPORTS, torch.Generator().manual_seed(seed)
+    p = k + 3
+    # √c e₀ + √(1−c) e_i: any two have the cosine c, supports and queries alike.
+    frame = (1 - COSINE) ** 0.5 * torch.eye(k + 2, dtype=torch.float64)
+    equal = torch.cat([torch.full((k + 2, 1), COSINE**0.5, dtype=torch.float64), frame], 1)
+    side = torch.ones(k + 2, 1, dtype=torch.float64)
+    side[k // 2 : k] = -1
+    features = torch.cat(
+        [
+            equal @ rotation(batch, p, generator).mT,
+            unit(normal(generator, batch, k + 2, p)),
+            side * unit(normal(generator, batch, 1, p)),
+        ]
+    )
+    y = 1 + normal(generator, batch, k, 1)
+    y[: batch // 2] -= y[: batch // 2].mean(1, keepdim=True)
+    targets = torch.cat([y, y, side[:k].expand(batch, -1, -1)])
+    return Prompt(features[:, :k], targets, features)
+
+
+def unit(x: Tensor) -> Tensor:
+    length: Tensor = x.norm(dim=-1, keepdim=True)
+    return x / length
+
+
+class KnobTemperature(Theorem):
+    name = "knob-temperature"
+    title = "Temperature: hot, ridge regression fits only the mean; cold, only its supports"
+    statement = (
+        "For the exponential kernel, η = e<sup>R²/τ</sup> − 1: |f*(x) − kȳ/(k+λ)| ≤ (√k‖y‖/λ)(1 + k/(k+λ))η, and "
+        "‖y − f*(X)‖ ≥ λ‖y − ȳ‖²/((λ + kη)‖y‖). With unit features of cosines at most c, g = e<sup>1/τ</sup> and "
+        "δ = (k−1)e<sup>−(1−c)/τ</sup>: λ/(λ + g(1+δ)) ≤ ‖y − f*(X)‖/‖y‖ ≤ λ/(λ + g(1−δ)), while |f*(x)| ≤ "
+        "√k·e<sup>−(1−c)/τ</sup>‖y‖/(1 + λ/g − δ) at other queries. Where 1 + kg passes 1e15, compile refuses."
+    )
+    see = (
+        "Hot, a centred target is not fitted at its own supports; cold, it is memorised and new queries "
+        "get nothing: within the dotted bounds, and by at least half and a tenth beyond the verticals."
+    )
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        k, batch = SUPPORTS, 8 if fast else 64
+        prompt = on_the_sphere(batch, seed)
+        centred, others = slice(0, batch // 2), slice(batch // 2, batch)  # of the first kind
+        hot = hot_temperature(k, 1.0, ridge=RIDGE, share=0.5)
+        cold = cold_temperature(k, 1 - COSINE, share=0.1)
+        coldest = 1 / log((LARGEST_NORMALISER["float64"] - 1) / k)
+        span = np.geomspace(coldest * (1 + NEAR), 1e3, 3 if fast else 20).tolist()
+        temperatures = sorted([*span, hot, cold])
+        found = [np.array([0.0 if refuses(coldest * (1 - NEAR), prompt.features) else 2.0])]
+        rows = []
+        for temperature in temperatures:
+            kernel = Exponential(temperature)
+            model = softmax_model(kernel, prompt.features)
+            seen = model.predict(prompt)
+            cases = temperature_cases(seen, prompt, kernel)
+            allowance = promise(model) * float(seen.abs().max()) * k**0.5
+            found += [both_sides(*case, allowance) for case in cases]
+            size = prompt.y.norm(dim=1).numpy()
+            fit, new = ([v / size for v in case] for case in cases[-2:])
+            if temperature == hot:  # half of a centred target is not fitted
+                found.append(0.5 / fit[0][centred].ravel())
+            if temperature == cold:  # the number is for the angles of the first kind
+                found.append(new[0][:batch].ravel() / 0.1)
+            rows.append(
+                [
+                    temperature,
+                    *(v[centred].max() for v in fit),
+                    *(v[others].max() for v in new[::2]),
+                ]
+            )
+        lines = temperature_lines(np.array(rows))
+        drawn = list(lines)
+        lines += [
+            mark("misfit at the supports, half at least when hotter", hot, drawn),
+            mark("|f| at new queries, a tenth at most when colder", cold, drawn),
+            mark("compile refuses when colder", coldest, drawn),
+        ]
+        settings = (
+            f"3 kinds of prompt, {len(temperatures)} temperatures, {batch} prompts of {k} supports"
+        )
+        axes = Axes("temperature τ", "relative to ‖y‖", log_x=True)
+        return Outcome(settings, np.concatenate(found), lines, axes)
+
+
+def temperature_cases(
+    seen: Tensor, prompt: Prompt, kernel: Exponential
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Measured, lower and upper bound: two limits, the misfit at the supports, sizes at new queries."""
+    k = SUPPORTS
+    none = torch.zeros(1, dtype=torch.float64)
+    least, most = cold_misfit_bounds(prompt, ridge=RIDGE, kernel=kernel)
+    cases = [
+        (
+            (seen - hot_limit(prompt, ridge=RIDGE)).abs(),
+            none,
+            hot_bound(prompt, ridge=RIDGE, kernel=kernel),
+        ),
+        (
+            (seen - cold_limit(prompt, ridge=RIDGE, kernel=kernel)).abs(),
+            none,
+            cold_bound(prompt, ridge=RIDGE, kernel=kernel),
+        ),
+        (
+            (prompt.y - seen[:, :k]).norm(dim=1),
+            torch.maximum(least, hot_misfit_bound(prompt, ridge=RIDGE, kernel=kernel)),
+            most,
+        ),
+        (
+            seen[:, k:].abs().amax(1),
+            none.expand(len(seen), 1),
+            cold_size_bound(prompt, ridge=RIDGE, kernel=kernel)[:, k:].amax(1),
+        ),
+    ]
+    return [(m.numpy(), lower.numpy(), upper.numpy()) for m, lower, upper in cases]
+
+
+def temperature_lines(rows: np.ndarray) -> list[Line]:
+    # Drawn down to what the certificate leaves open.
+    x, misfit, least, most, size, ceiling = np.maximum(rows, 1e-9).T
+    below = ceiling < 1
+    return [
+        Line("misfit at the supports", x.tolist(), misfit.tolist()),
+        Line("misfit at the supports, at least", x.tolist(), least.tolist(), bound=True),
+        Line("misfit at the supports, at most", x.tolist(), most.tolist(), bound=True),
+        Line("|f| at new queries", x.tolist(), size.tolist()),
+        Line("|f| at new queries, at most", x[below].tolist(), ceiling[below].tolist(), bound=True),
+    ]
+
+
+def refuses(temperature: float, features: int) -> bool:
+    try:
+        softmax_model(Exponential(temperature), features)
+    except Refusal:
+        return True
+    return False
+
+
+def softmax_model(kernel: Exponential, features: int) -> CompiledModel:
+    """CG for as many steps as there are supports, so that it has ended."""
+    return compile(
+        ConjugateGradient(),
+        features=features,
+        steps=SUPPORTS,
+        ridge=RIDGE,
+        kernel=kernel,
+        attention="softmax",
+        mlp="reglu",
+        max_norm=1.0,
+        max_supports=SUPPORTS,
+    )
+
+
+class KnobWidth(Theorem):
+    name = "knob-width"
+    title = "Width: m feature channels fail while σ exceeds λ beyond them"
+    statement = (
+        "A model takes one channel per feature; with m of them its coefficients are Â⁻¹y for a K̂ of rank m: "
+        "‖A⁻¹ − Â⁻¹‖₂ ≥ σ<sub>m+1</sub>/(λ(λ+σ<sub>m+1</sub>)), with equality for the m leading directions, and "
+        "≤ e/(λ(λ+e)), e = ‖K − K̂‖₂, for any others. So λ‖A⁻¹ − Â⁻¹‖₂ ≤ ½ takes m ≥ #{i: σ<sub>i</sub> > λ}, "
+        "and m + 1 ≥ 2d<sub>eff</sub> is enough."
+    )
+    see = (
+        "Compiled models of every width: the leading directions lie on the prediction and cross ½ at the "
+        "dotted vertical; random directions do no better than the floor, and stay under their own bound."
+    )
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        features, top = (7, 12.0) if fast else (10, 50.0)
+        spectrum = top * 3.0 ** -torch.arange(features, dtype=torch.float64)
+        ones = torch.ones(features, dtype=torch.float64)
+        base, supports = prompt_of_modes(spectrum, ones, ones, 1, seed), features
+        # The columns of the identity as targets, one prompt each: the coefficients are Â⁻¹ itself.
+        phi = base.phi.expand(supports, -1, -1)
+        y = torch.eye(supports, dtype=torch.float64)[..., None]
+        # In so many steps Chebyshev brings every mode of any Â to 1e-9.
+        steps = chebyshev_steps(1 + top / RIDGE, 1e-9)
+        unsolved = chebyshev_factor(1 + top / RIDGE, steps)
+        exact = torch.linalg.inv(gram(base)[0] + RIDGE * torch.eye(supports, dtype=torch.float64))
+        leading = torch.linalg.svd(base.phi[0]).Vh.mT
+        generator = torch.Generator().manual_seed(seed)
+        frames = {
+            "leading directions": leading,
+            "random directions": rotation(1, features, generator)[0],
+        }
+        widths = list(range(1, features + 1))
+        found: list[np.ndarray] = []
+        reached: dict[str, list[float]] = {}
+        promised: list[float] = []
+        beyond: set[int] = set()
+        floors = [RIDGE * float(rank_error(base, rank=m, ridge=RIDGE)) for m in widths]
+        for name, frame in frames.items():
+            for m, floor in zip(widths, floors, strict=True):
+                sketch = phi @ frame[:, :m]
+                prompt = Prompt(sketch, y, sketch[:, :1])
+                model = linear_model("chebyshev", m, steps, top)
+                alpha = trajectory(model, prompt, states=True).states["alpha"][-1, ..., 0]
+                apart = RIDGE * torch.linalg.matrix_norm(alpha - exact, 2)
+                distance = torch.linalg.matrix_norm(gram(base) - gram(prompt)[:1], 2)
+                most = RIDGE * float(resolvent_bound(distance, ridge=RIDGE))
+                upper = floor if name == "leading directions" else most
+                allowance = promise(model) + unsolved
+                found.append(both_sides(apart.numpy(), np.array(floor), np.array(upper), allowance))
+                beyond.add(model.transformer.config.d_model - m)
+                reached.setdefault(name, []).append(float(apart))
+                if name == "random directions":
+                    promised.append(most)
+        needed = int((spectrum > RIDGE).sum())
+        measured = 1 + sum(v > 0.5 for v in reached["leading directions"])
+        found.append(np.array([measured / needed, needed / measured, len(beyond)]))
+        enough = int(sufficient_width(base, tolerance=1.0, ridge=RIDGE))
+        reached["leading directions, predicted"] = floors
+        reached["random directions, at most"] = promised
+        # With all features nothing is left but round-off.
+        lines = [
+            Line(name, widths[:-1], values[:-1], bound="," in name)
+            for name, values in reached.items()
+        ]
+        drawn = list(lines)
+        dimension = float(effective_dimension(base, ridge=RIDGE))
+        lines += [
+            mark(f"leading directions, {needed} eigenvalues above λ", needed, drawn),
+            mark(f"effective dimension {dimension:.3g}", dimension, drawn),
+            mark(f"enough by theorem 9: {enough}", enough, drawn),
+            Line("½", [1, features], [0.5, 0.5], bound=True),
+        ]
+        settings = f"{features} widths, {steps} steps, {supports} prompts of {supports} supports, λ = {RIDGE:g}"
+        return Outcome(
+            settings, np.concatenate(found), lines, Axes("feature channels m", "λ‖A⁻¹ − Â⁻¹‖₂")
+        )

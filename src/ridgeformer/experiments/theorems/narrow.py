@@ -1,0 +1,338 @@
+"""Compiled models narrower than the features that they read: what is lost, and what no width saves.
+
+A projection U of m rows lies in the embedding, so that the stream keeps Uφ and d_model < p. The kernel
+matrix that such a model works with is read from the scores of its own mat-vec head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ridgeformer.compiler import CompiledModel, compile
+from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.kernels import Exponential, Kernel, Linear
+from ridgeformer.models import trajectory
+from ridgeformer.solvers import ConjugateGradient, krr
+from ridgeformer.tasks import Prompt
+from ridgeformer.tasks.learnable import normal
+from ridgeformer.theory import (
+    approximate_prediction,
+    cross,
+    eigenvalue_after,
+    gram,
+    query_error_bound,
+    rank_error,
+    resolvent_bound,
+    resolvent_difference,
+)
+from ridgeformer.theory.systems import lengths, spectral
+from ridgeformer.transformer import Record
+from ridgeformer.transformer.attention import Attention
+from ridgeformer.types import Refusal
+
+FEATURES, SUPPORTS, QUERIES = 48, 24, 4
+RIDGE, TOP, NORM, TEMPERATURE = 0.5, 30.0, 2.5, 4.0
+WIDTHS: dict[str, dict[bool, tuple[int, ...]]] = {
+    "linear": {True: (3, 12), False: (2, 4, 8, 12, 16, 20)},
+    "exponential": {True: (4,), False: (4, 12, 20)},
+}
+
+
+def orthonormal(rows: Tensor) -> Tensor:
+    """Orthonormal rows that span the same space."""
+    spanned: Tensor = torch.linalg.qr(rows.mT).Q
+    return spanned.mT
+
+
+@dataclass(frozen=True)
+class Family:
+    """Prompts whose Φ share their right singular vectors, in one order, but not the singular values.
+
+    The leading m right singular vectors are then the eigen-truncation of every K at once.
+    """
+
+    directions: Tensor
+    """[k, p], orthonormal rows, the direction of the largest singular value first."""
+
+    @staticmethod
+    def drawn(seed: int) -> Family:
+        generator = torch.Generator().manual_seed(seed)
+        return Family(orthonormal(normal(generator, SUPPORTS, FEATURES)))
+
+    def prompts(self, count: int, seed: int, along: int = 0) -> Prompt:
+        """In every other prompt the target and the first query lie along the mode `along`."""
+        generator = torch.Generator().manual_seed(seed)
+        falling = TOP * 0.7 ** torch.arange(SUPPORTS, dtype=torch.float64)
+        # Each eigenvalue lies between 0.75 and 1 of its place: no two of them change places.
+        share = torch.rand(count, SUPPORTS, generator=generator, dtype=torch.float64)
+        scale = (falling * (0.75 + 0.25 * share)).sqrt()[:, None, :]
+        left = torch.linalg.qr(normal(generator, count, SUPPORTS, SUPPORTS)).Q
+        phi = (left * scale) @ self.directions
+        query = (normal(generator, count, QUERIES, SUPPORTS) * scale) @ self.directions
+        query = query / SUPPORTS**0.5 + 0.05 * normal(generator, count, QUERIES, FEATURES)
+        weights = normal(generator, count, FEATURES, 1) / FEATURES**0.5
+        y = phi @ weights + 0.3 * normal(generator, count, SUPPORTS, 1)
+        y[::2] = left[::2, :, along, None]
+        query[::2, 0] = self.directions[along]
+        return Prompt(phi, y, query)
+
+
+def leading(family: Family, width: int) -> Tensor:
+    """The directions of the largest singular values: for the linear kernel, eigen-truncation."""
+    return family.directions[:width]
+
+
+def unseen(width: int, seed: int) -> Tensor:
+    """A projection that knows nothing of the prompts."""
+    return orthonormal(normal(torch.Generator().manual_seed(seed), width, FEATURES))
+
+
+def learned(family: Family, kernel: Kernel, width: int, seed: int, steps: int) -> Tensor:
+    """Gradient descent through ridge regression, on prompts that are not those of the measurement."""
+    prompt = family.prompts(16, seed + 3, along=width).inside(NORM)
+    target = krr(prompt, ridge=RIDGE, kernel=kernel)
+    rows = unseen(width, seed + 2)
+    for step in range(steps):
+        rows.requires_grad_()
+        own = through(kernel, orthonormal(rows))
+        found = approximate_prediction(prompt, gram(prompt, own), cross(prompt, own), ridge=RIDGE)
+        (slope,) = torch.autograd.grad((found - target).square().mean(), rows)
+        rows = rows.detach() - 0.5 * (1 - step / steps) * slope / slope.norm()
+    return orthonormal(rows)
+
+
+def through(kernel: Kernel, projection: Tensor) -> Kernel:
+    """The kernel of the features that are left."""
+    if isinstance(kernel, Exponential):
+        return Exponential(kernel.temperature, projection)
+    return Linear(projection)
+
+
+def narrow_model(kernel: Kernel, steps: int) -> CompiledModel:
+    """CG on a projected kernel: with linear attention on a linear one, else behind softmax."""
+    model: CompiledModel
+    if isinstance(kernel, Linear):
+        model = compile(
+            ConjugateGradient(), features=FEATURES, steps=steps, ridge=RIDGE, kernel=kernel,
+            max_eigenvalue=TOP,
+        )  # fmt: skip
+    else:
+        model = compile(
+            ConjugateGradient(), features=FEATURES, steps=steps, ridge=RIDGE, kernel=kernel,
+            attention="softmax", mlp="reglu", max_norm=NORM, max_supports=SUPPORTS,
+        )  # fmt: skip
+    if not model.transformer.config.d_model < FEATURES:
+        raise Refusal(
+            f"d_model is {model.transformer.config.d_model}, not below {FEATURES} features."
+        )
+    return model
+
+
+def kernel_head(model: CompiledModel) -> tuple[int, int]:
+    """Layer and head of the first mat-vec."""
+    return next(
+        (layer, index)
+        for layer, entry in enumerate(model.sites["layers"])
+        for index, what in enumerate(entry["attention"])
+        if what["does"].startswith("K")
+    )
+
+
+def own_kernel(model: CompiledModel, stream: Tensor, supports: int) -> tuple[Tensor, Tensor]:
+    """K̂ and k̂(x)ᵀ: the scores of the mat-vec head, from the stream that enters its layer.
+
+    Linear attention weighs values by the scores themselves, softmax by their exponentials, here over
+    that of the sink.
+    """
+    layer, head = kernel_head(model)
+    attention, config = model.transformer.blocks[layer].attn, model.transformer.config
+    assert isinstance(attention, Attention)
+    queries, keys = (found[:, head] for found in attention.project(stream, "QK"))
+    scores = config.attn_scale * queries @ keys.mT
+    if config.attention == "softmax":
+        scores = (scores - scores[:, :, supports, None]).exp()
+    return scores[:, :supports, :supports], scores[:, supports + 1 :, :supports]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One compiled model and what it read."""
+
+    kernel: Kernel
+    name: str
+    width: int
+    d_model: int
+    prompt: Prompt
+    gram: Tensor
+    cross: Tensor
+    predictions: Tensor
+    alpha: Tensor
+
+    @property
+    def distance(self) -> Tensor:
+        """e = ‖K − K̂‖₂"""
+        return spectral(gram(self.prompt, self.kernel) - self.gram)
+
+    @property
+    def difference(self) -> Tensor:
+        """‖A⁻¹ − Â⁻¹‖₂"""
+        return resolvent_difference(gram(self.prompt, self.kernel), self.gram, ridge=RIDGE)
+
+
+def cases(seed: int, fast: bool) -> Iterator[Case]:
+    """Every kernel, width and projection, each in a model of its own."""
+    family = Family.drawn(seed)
+    for kernel in (Linear(), Exponential(TEMPERATURE)):
+        for width in WIDTHS[kernel.name][fast]:
+            prompt = family.prompts(8 if fast else 32, seed + 1, along=width)
+            if kernel.name == "exponential":
+                prompt = prompt.inside(NORM)
+            for name, rows in {
+                "leading": leading(family, width),
+                "random": unseen(width, seed + 2),
+                "learned": learned(family, kernel, width, seed, 30 if fast else 150),
+            }.items():
+                yield measured(kernel, name, rows, prompt)
+
+
+def measured(kernel: Kernel, name: str, rows: Tensor, prompt: Prompt) -> Case:
+    # CG on a kernel of rank m ends after m + 1 steps, but for round-off.
+    steps = len(rows) + 3 if kernel.name == "linear" else 12
+    model = narrow_model(through(kernel, rows), steps)
+    layer, _ = kernel_head(model)
+    site = f"blocks.{layer - 1}.resid_post"
+    record = Record.of([site])
+    run = trajectory(model, prompt, states=True, edits=[record])
+    return Case(
+        kernel, name, len(rows), model.transformer.config.d_model, prompt,
+        *own_kernel(model, record.values[site], prompt.supports), run.final,
+        run.states["alpha"][-1],
+    )  # fmt: skip
+
+
+def told(found: list[Case], prompts: int) -> str:
+    widest = max(case.d_model for case in found)
+    return (
+        f"{len(found)} compiled models of p = {FEATURES} features and d_model ≤ {widest}, {prompts} prompts "
+        f"of {SUPPORTS} supports, λ = {RIDGE:g}"
+    )
+
+
+class NarrowTruncation(Theorem):
+    name = "narrow-truncation"
+    title = "A model narrower than its features loses exactly σ/(λ(λ + σ))"
+    statement = (
+        "‖A⁻¹ − Â⁻¹‖₂ = σ<sub>m+1</sub>/(λ(λ + σ<sub>m+1</sub>)), K̂ the scores of the mat-vec head of compiled CG that keeps "
+        "the m leading directions of p features, d_model = m + 13 &lt; p."
+    )
+    see = "Resolvent differences of compiled models lie on the prediction."
+    equality = True
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        prompts, family = 8 if fast else 64, Family.drawn(seed)
+        found, models, worst, predicted = [], [], [], []
+        widths = WIDTHS["linear"][fast]
+        for width in widths:
+            prompt = family.prompts(prompts, seed + 1, along=width)
+            case = measured(Linear(), "leading", leading(family, width), prompt)
+            bound = rank_error(prompt, rank=width, ridge=RIDGE)
+            found.append(ratios(case.difference.numpy(), bound.numpy(), 0.0))
+            models.append(case)
+            worst.append(float(case.difference.max()))
+            predicted.append(float(bound.max()))
+        lines = [Line("measured", widths, worst), Line("measured, theory", widths, predicted, True)]
+        axes = Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂")
+        return Outcome(told(models, prompts), np.concatenate(found), lines, axes)
+
+
+class NarrowWidth(Theorem):
+    name = "narrow-width"
+    title = "Every projection pays e/(λ(λ + e)) at most, and σ/(λ(λ + σ)) at least"
+    statement = (
+        "‖A⁻¹ − Â⁻¹‖₂ ≤ e/(λ(λ + e)), e = ‖K − K̂‖₂, for compiled models that keep m &lt; p features by leading, "
+        "random or learned directions, linear and exponential kernel. With the linear kernel K̂ has rank m, so "
+        "that e ≥ σ<sub>m+1</sub> and no projection beats σ<sub>m+1</sub>/(λ(λ + σ<sub>m+1</sub>))."
+    )
+    see = "Linear kernel: each projection under its bound, and none below the leading directions."
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        found = list(cases(seed, fast))
+        upper, lower = resolvent_ratios(found), rank_ratios(found)
+        lines = []
+        for name in ("leading", "random", "learned"):
+            shown = [c for c in found if c.name == name and c.kernel.name == "linear"]
+            widths = [c.width for c in shown]
+            bounds = [float(resolvent_bound(c.distance, ridge=RIDGE).max()) for c in shown]
+            lines += [
+                Line(name, widths, [float(c.difference.max()) for c in shown]),
+                Line(f"{name}, bound", widths, bounds, bound=True),
+            ]
+        least = [float(rank_error(c.prompt, rank=c.width, ridge=RIDGE).max()) for c in shown]
+        lines.append(Line("least of rank m", widths, least, bound=True))
+        axes = Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂, linear kernel")
+        settings = told(found, len(found[0].prompt.phi))
+        return Outcome(settings, np.concatenate([upper, lower]), lines, axes)
+
+
+def resolvent_ratios(found: list[Case]) -> np.ndarray:
+    return np.concatenate(
+        [
+            ratios(c.difference.numpy(), resolvent_bound(c.distance, ridge=RIDGE).numpy(), 0.0)
+            for c in found
+        ]
+    )
+
+
+def rank_ratios(found: list[Case]) -> np.ndarray:
+    """σ_{m+1} over e, and the least difference of rank m over the measured one: linear kernel alone."""
+    least = []
+    for c in found:
+        if c.kernel.name == "linear":
+            after = eigenvalue_after(c.prompt, rank=c.width)
+            error = rank_error(c.prompt, rank=c.width, ridge=RIDGE)
+            least.append(ratios(after.numpy(), c.distance.numpy(), 0.0))
+            least.append(ratios(error.numpy(), c.difference.numpy(), 0.0))
+    return np.concatenate(least)
+
+
+class NarrowQuery(Theorem):
+    name = "narrow-query"
+    title = "A narrow model's predictions: two terms for its width, one for its depth"
+    statement = (
+        "|f<sub>model</sub> − f*| ≤ ‖k(x)‖·‖A⁻¹ − Â⁻¹‖₂·‖y‖ + ‖k(x) − k̂(x)‖·‖Â⁻¹y‖ + ‖Â⁻¹k̂(x)‖·‖y − Âα_T‖ for "
+        "the same models; K̂, k̂ and α_T are read from their heads and streams."
+    )
+    see = "Linear kernel: worst error of a prediction against m, each projection under its bound."
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        found = list(cases(seed, fast))
+        pairs = [(c, *query_errors(c)) for c in found]
+        lines = []
+        for name in ("leading", "random", "learned"):
+            shown = [v for v in pairs if v[0].name == name and v[0].kernel.name == "linear"]
+            widths = [c.width for c, _, _ in shown]
+            lines += [
+                Line(name, widths, [float(error.max()) for _, error, _ in shown]),
+                Line(f"{name}, bound", widths, [float(b.max()) for _, _, b in shown], bound=True),
+                Line(f"{name}, median", widths, [float(e.median()) for _, e, _ in shown]),
+            ]
+        axes = Axes("features kept m", "|f_model − f*|, linear kernel")
+        all_ratios = [ratios(error.numpy(), bound.numpy(), 0.0) for _, error, bound in pairs]
+        settings = told(found, len(found[0].prompt.phi))
+        return Outcome(settings, np.concatenate(all_ratios), lines, axes)
+
+
+def query_errors(case: Case) -> tuple[Tensor, Tensor]:
+    """|f_model − f*| and its bound, [batch, q, r]."""
+    exact = krr(case.prompt, ridge=RIDGE, kernel=case.kernel)
+    width = query_error_bound(case.prompt, case.gram, case.cross, ridge=RIDGE, kernel=case.kernel)
+    system = case.gram + RIDGE * torch.eye(SUPPORTS, dtype=torch.float64)
+    residual = lengths(case.prompt.y - system @ case.alpha, 1)
+    weight = lengths(torch.linalg.solve(system, case.cross.mT), 1)
+    depth = weight[:, :, None] * residual[:, None, :]
+    return (case.predictions - exact).abs(), width + depth

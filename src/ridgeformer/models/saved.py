@@ -1,0 +1,41 @@
+"""Saved models, compiled or trained: loaded and read the same way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ridgeformer.compiler import CompiledModel
+from ridgeformer.models import compiled
+from ridgeformer.models.trained import lens
+from ridgeformer.tasks import Prompt
+from ridgeformer.training import TrainedModel
+from ridgeformer.transformer import Edits, read_config
+from ridgeformer.types import Refusal, Trajectory
+
+Model = CompiledModel | TrainedModel
+
+
+def load(directory: str | Path) -> Model:
+    """The compiled or trained model that a directory holds."""
+    config = read_config(directory)
+    if "recipe" in config:
+        return TrainedModel.load(directory)
+    if "certificate" in config:
+        return CompiledModel.load(directory)
+    raise Refusal(
+        f"{directory} holds a model with neither a certificate nor a recipe: nothing says how it reads prompts."
+    )
+
+
+def trajectory(
+    model: Model, prompt: Prompt, *, states: bool = False, edits: Edits = ()
+) -> Trajectory:
+    """Predictions after each step of a compiled model, or after each layer of a trained one.
+
+    `states=True` also reads the state vectors of a compiled solver; `edits` are applied on the way.
+    """
+    if isinstance(model, CompiledModel):
+        return compiled.trajectory(model, prompt, states=states, edits=edits)
+    if states:
+        raise Refusal("Nothing says where a trained model keeps states: probe it instead.")
+    return lens(model, prompt, edits=edits)

@@ -1,0 +1,155 @@
+"""Every combination that compiles runs its solver, and docs/compiles.md lists them all."""
+
+import subprocess
+import sys
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy_executor import run
+from textbook import feature_predictions
+
+from ridgeformer.compiler import catalogue
+from ridgeformer.compiler.catalogue import KERNELS_TRIED, MAX_NORM, MAX_SUPPORTS, MAX_TARGET, RIDGE
+from ridgeformer.compiler.domain import Domain
+from ridgeformer.kernels import Polynomial
+from ridgeformer.models import trajectory
+from ridgeformer.solvers import SOLVERS, certified_interval, make_solver, solve
+from ridgeformer.tasks import Prompt
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+STEPS = {1: 4, 2: 2}
+"""By the number of outputs."""
+SUPPORTS = (1, 5, MAX_SUPPORTS)
+COMPILES = [name for name in SOLVERS if name not in ("newton", "block-cg")]
+
+
+def models(solver, outputs):
+    """Each entry with its model; those for one output are there from the attempt."""
+    for found in catalogue.attempts():
+        if found.model is not None and found.entry.solver == solver:
+            one = (
+                found.model
+                if outputs == 1
+                else found.entry.compile(outputs=outputs, steps=STEPS[outputs])
+            )
+            yield found.entry, one
+
+
+def prompts(supports, outputs, seed=0, batch=3, queries=3):
+    """Points anywhere in the ball, the first on its surface; the first target at its bound."""
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((batch, supports + queries, catalogue.FEATURES))
+    points *= MAX_NORM * rng.uniform(size=points.shape[:2])[..., None] / np.linalg.norm(
+        points, axis=-1, keepdims=True
+    )  # fmt: skip
+    points[:, 0] *= MAX_NORM / np.linalg.norm(points[:, 0], axis=-1, keepdims=True)
+    y = rng.uniform(-MAX_TARGET, MAX_TARGET, (batch, supports, outputs))
+    y[:, 0] = MAX_TARGET
+    phi, query = points[:, :supports], points[:, supports:]
+    return Prompt(*map(torch.from_numpy, (phi, y, query)))
+
+
+def tensor_features(phi, kernel):
+    """(⟨a, b⟩ + c)^d = ⟨ã⊗…⊗ã, b̃⊗…⊗b̃⟩ with ã = (a, √c): every product of d entries."""
+    extended = torch.cat([phi, torch.full_like(phi[..., :1], sqrt(kernel.offset))], dim=-1)
+    out = extended
+    for _ in range(kernel.degree - 1):
+        out = (out[..., :, None] * extended[..., None, :]).flatten(-2)
+    return out
+
+
+def reference(entry, prompt):
+    """The solver's run that the model must repeat, tuned as the model is."""
+    kernel = KERNELS_TRIED[entry.kernel]
+    steps = 1 if SOLVERS[entry.solver].smooths else STEPS[prompt.outputs]
+    domain = Domain(kernel, MAX_NORM, MAX_SUPPORTS, MAX_TARGET)
+    interval = certified_interval(
+        entry.precondition, RIDGE, domain.max_eigenvalue, domain.row_sums
+    )  # fmt: skip
+    found = solve(
+        make_solver(entry.solver, entry.precondition), prompt, steps=steps, ridge=RIDGE,
+        kernel=kernel, interval=interval, states=True,
+    )  # fmt: skip
+    if entry.causal and entry.solver == "cg":  # in feature space CG has iterates of its own
+        if isinstance(kernel, Polynomial):
+            phi, query = (tensor_features(x, kernel) for x in (prompt.phi, prompt.phi_query))
+            prompt = Prompt(phi, prompt.y, query)
+        return torch.from_numpy(feature_predictions(prompt, RIDGE, steps)), None
+    return found.predictions, found.states["alpha"]
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("solver", COMPILES)
+def test_every_entry_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path, record_property):
+    worst = {}
+    for index, (entry, model) in enumerate(models(solver, outputs)):
+        check_numpy(entry.label, model, tmp_path / str(index))
+        for supports in SUPPORTS:
+            prompt = prompts(supports, outputs, seed=supports)
+            found = trajectory(model, prompt, states=True)
+            predictions, alpha = reference(entry, prompt)
+            assert found.predictions.shape == predictions.shape, entry.label
+            allowed = model.certificate.absolute_error
+            if allowed is None:
+                allowed = 1e-9 * float(predictions.abs().max())
+                assert model.certificate.relative_error <= 1e-9, entry.label
+            apart = float((found.predictions - predictions).abs().max())
+            assert apart <= allowed, f"{entry.label}, k = {supports}: {apart:.3g} > {allowed:.3g}"
+            worst[entry.label] = max(worst.get(entry.label, 0.0), apart / allowed)
+            torch.testing.assert_close(model.predict(prompt), found.final, rtol=0, atol=0)
+            if alpha is None or model.certificate.space != "dual":
+                continue
+            if model.certificate.absolute_error is None:
+                allowed = 1e-9 * float(alpha.abs().max())
+            apart = float((found.states["alpha"] - alpha).abs().max())
+            assert apart <= allowed, f"α of {entry.label}, k = {supports}: {apart:.3g}"
+    label = max(worst, key=worst.__getitem__)
+    record_property("largest error over what is allowed", f"{worst[label]:.2g} ({label})")
+
+
+def check_numpy(label, model, directory):
+    """The saved file gives the same numbers in NumPy."""
+    prompt = prompts(7, model.certificate.outputs)
+    model.save(directory)
+    expected = run(directory, *(x.numpy() for x in (prompt.phi, prompt.y, prompt.phi_query)))
+    apart = np.abs(model.predict(prompt).numpy() - expected).max()
+    assert apart < 1e-11 * np.abs(expected).max(), f"{label}: {apart:.3g}"
+
+
+def test_the_catalogue_has_every_family():
+    found = {
+        (e.solver, e.precondition, e.kernel, e.attention, e.mlp, e.causal)
+        for e in catalogue.compiled_entries()
+    }
+    for expected in [
+        ("cg", "none", "linear", "linear", "relu", False),
+        ("cg", "none", "linear", "linear", "relu", True),
+        ("cg", "row-sum", "exponential", "softmax", "reglu", False),
+        ("cg", "none", "linear", "softmax", "reglu", False),
+        ("cg", "none", "polynomial, degree 3", "linear", "reglu", False),
+        ("gd", "none", "exponential", "softmax", "relu", False),
+        ("chebyshev", "row-sum", "gaussian", "softmax", "relu", False),
+        ("nadaraya-watson", "none", "gaussian", "softmax", "relu", False),
+    ]:
+        assert expected in found
+    assert {entry[0] for entry in found} == set(COMPILES)
+    refused = [a for a in catalogue.attempts() if a.model is None]
+    assert len(refused) + len(found) == len(catalogue.attempts())
+    assert all(attempt.reason.endswith(".") for attempt in refused), "a reason is a sentence"
+
+
+def test_the_document_is_what_the_compiler_says():
+    path = Path(__file__).parents[2] / "docs/compiles.md"
+    # In a process of its own, where nothing checks types at run time: that is four times as fast.
+    code = "from ridgeformer.compiler.catalogue import document; print(document(), end='')"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    assert path.read_text() == result.stdout, (
+        "docs/compiles.md has fallen behind the compiler; write it again with "
+        "python -m ridgeformer.compiler.catalogue"
+    )

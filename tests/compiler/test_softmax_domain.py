@@ -1,0 +1,255 @@
+"""The domain of softmax models: certified up to its corners, refused beyond; and what never compiles."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_cli import cli, refused
+
+from ridgeformer.compiler import compile
+from ridgeformer.compiler.domain import Domain
+from ridgeformer.kernels import Exponential, Gaussian, Linear, Polynomial
+from ridgeformer.models import residual_stream, trajectory
+from ridgeformer.solvers import certified_interval, make_solver, solve
+from ridgeformer.tasks import Prompt
+from ridgeformer.types import Refusal
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+FEATURES, NORM, SUPPORTS, TARGET, RIDGE, STEPS = 3, 1.5, 12, 2.0, 0.5, 5
+RELU = {"mlp": "relu", "max_target": TARGET, "tolerance": 1e-2}
+MODELS = {
+    "exponential gd relu": ("gd", "none", Exponential(1.0), RELU),
+    "exponential chebyshev row-sum relu": ("chebyshev", "row-sum", Exponential(1.0), RELU),
+    "gaussian richardson row-sum relu": ("richardson", "row-sum", Gaussian(0.7), RELU),
+    "gaussian heavy-ball relu": ("heavy-ball", "none", Gaussian(0.7), RELU),
+    "exponential cg reglu": ("cg", "none", Exponential(1.0), {"mlp": "reglu"}),
+    "gaussian cg row-sum reglu": ("cg", "row-sum", Gaussian(0.7), {"mlp": "reglu"}),
+    "linear cg jacobi reglu": ("cg", "jacobi", Linear(), {"mlp": "reglu"}),
+    "linear chebyshev reglu": ("chebyshev", "none", Linear(), {"mlp": "reglu"}),
+}
+compiled = {}
+
+
+def model_of(label):
+    if label not in compiled:
+        name, precondition, kernel, options = MODELS[label]
+        compiled[label] = compile(
+            make_solver(name, precondition), features=FEATURES, steps=STEPS, ridge=RIDGE,
+            kernel=kernel, attention="softmax", max_norm=NORM, max_supports=SUPPORTS, **options,
+        )  # fmt: skip
+    return compiled[label]
+
+
+def reference(label, prompt):
+    name, precondition, kernel, _ = MODELS[label]
+    domain = Domain(kernel, NORM, SUPPORTS)
+    interval = certified_interval(precondition, RIDGE, domain.max_eigenvalue, domain.row_sums)
+    solver = make_solver(name, precondition)
+    return solve(
+        solver, prompt, steps=STEPS, ridge=RIDGE, kernel=kernel, interval=interval
+    ).predictions  # fmt: skip
+
+
+POINTS = ("equal", "antipodal", "zero", "surface", "near", "inside")
+TARGETS = ("most", "least", "alternating", "zero", "one", "inside")
+QUERIES = ("supports", "opposite", "zero", "surface", "many")
+
+
+def corner(points, targets, queries, supports, seed):
+    rng = np.random.default_rng(seed)
+    towards = rng.standard_normal((supports + 200, FEATURES))
+    towards *= NORM / np.linalg.norm(towards, axis=1, keepdims=True)
+    signs = (-1.0) ** np.arange(supports)[:, None]
+    phi = {
+        "equal": np.tile(towards[:1], (supports, 1)),
+        "antipodal": signs * towards[:1],
+        "zero": np.zeros((supports, FEATURES)),
+        "surface": towards[:supports],
+        "near": 0.9 * towards[:1] + 1e-7 * towards[:supports],
+        "inside": rng.uniform(size=(supports, 1)) * towards[:supports],
+    }[points]
+    y = {
+        "most": np.full((supports, 1), TARGET),
+        "least": np.full((supports, 1), -TARGET),
+        "alternating": TARGET * signs,
+        "zero": np.zeros((supports, 1)),
+        "one": TARGET * (np.arange(supports) == 0)[:, None],
+        "inside": rng.uniform(-TARGET, TARGET, (supports, 1)),
+    }[targets]
+    query = {
+        "supports": phi,
+        "opposite": -phi,
+        "zero": np.zeros((1, FEATURES)),
+        "surface": towards[supports : supports + 3],
+        "many": towards[supports:],
+    }[queries]
+    return Prompt(*(torch.from_numpy(x.astype(float)[None]) for x in (phi, y, query)))
+
+
+@pytest.mark.parametrize("label", MODELS)
+@settings(max_examples=30)
+@given(
+    points=st.sampled_from(POINTS),
+    targets=st.sampled_from(TARGETS),
+    queries=st.sampled_from(QUERIES),
+    supports=st.sampled_from([1, 2, 7, SUPPORTS]),
+    seed=st.integers(0, 99),
+)
+def test_every_corner_is_certified(label, points, targets, queries, supports, seed):
+    model, prompt = model_of(label), corner(points, targets, queries, supports, seed)
+    found, expected = trajectory(model, prompt).predictions, reference(label, prompt)
+    assert torch.isfinite(found).all()
+    allowed = model.certificate.absolute_error
+    if allowed is None:
+        # Where predictions cancel to nothing, round-off is relative to what cancels.
+        kernel = MODELS[label][2].range(NORM).most
+        least = 1e-14 * supports * kernel * TARGET / RIDGE
+        allowed = max(model.certificate.relative_error * float(expected.abs().max()), least)
+    assert float((found - expected).abs().max()) <= allowed
+
+
+@pytest.mark.parametrize("label", MODELS)
+def test_supports_never_see_the_queries(label):
+    model = model_of(label)
+    first, second = (corner("inside", "inside", q, 9, 3) for q in ("many", "zero"))
+    many, one = (residual_stream(model, p)[:, :, :10] for p in (first, second))
+    # Bitwise, but for the order in which a batch of another size is summed.
+    changed = Prompt(first.phi, first.y, first.phi_query.flip(1) * 0.5)
+    assert torch.equal(many, residual_stream(model, changed)[:, :, :10])
+    torch.testing.assert_close(many, one, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: Prompt(1.001 * p.phi, p.y, p.phi_query), r"\|φ\| reaches 1.5015, .* --max-norm"),
+        (lambda p: Prompt(p.phi, p.y, 1.001 * p.phi_query), r"\|φ\| reaches .* --max-norm"),
+        (
+            lambda p: Prompt(p.phi, 1.001 * p.y, p.phi_query),
+            r"\|y\| reaches 2.002, .* --max-target",
+        ),
+        (
+            lambda p: Prompt(*(torch.cat([x, x[:, :1]], 1) for x in (p.phi, p.y, p.phi_query))),
+            "13 supports, outside the domain k ≤ 12: compile with a larger --max-supports",
+        ),
+    ],
+)
+def test_just_outside_is_refused(change, message):
+    model = model_of("exponential gd relu")
+    prompt = corner("surface", "most", "surface", SUPPORTS, 0)
+    model.predict(prompt)  # the edge itself is inside
+    for call in (model.predict, lambda p: trajectory(model, p)):
+        with pytest.raises(Refusal, match=message):
+            call(change(prompt))
+
+
+def test_a_spectrum_beyond_the_chosen_interval_is_refused():
+    model = compile(
+        make_solver("chebyshev", "row-sum"), features=FEATURES, steps=2, ridge=RIDGE,
+        kernel=Gaussian(0.7), attention="softmax", mlp="reglu", max_norm=NORM,
+        max_supports=SUPPORTS, interval=(0.1, 0.9),
+    )  # fmt: skip
+    message = r"largest eigenvalue is 0.96\d+, above the interval's end 0.9, .* wider --interval"
+    with pytest.raises(Refusal, match=message):
+        model.predict(corner("equal", "most", "zero", SUPPORTS, 0))
+    model.predict(corner("surface", "most", "zero", 1, 0))
+
+
+# ---------------------------------------------------------------------- what never compiles
+
+SOFTMAX = {
+    "features": FEATURES, "steps": 3, "ridge": 1.0, "attention": "softmax", "max_norm": 1.0,
+    "max_supports": 8, "kernel": Exponential(1.0),
+}  # fmt: skip
+LINEAR = {"features": FEATURES, "steps": 3, "ridge": 1.0, "max_eigenvalue": 9.0}
+GATED = {"mlp": "reglu"}
+ONLY_TOLERANCE = {"tolerance": 1e-2, "max_target": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("cg", SOFTMAX | ONLY_TOLERANCE, "cg with --mlp relu has no honest certificate"),
+        ("richardson jacobi", SOFTMAX | GATED, "use --precondition row-sum"),
+        ("gd", SOFTMAX | GATED | {"causal": True}, "leave --causal out"),
+        ("gd", SOFTMAX | GATED | {"max_norm": None}, "the domain is needed: --max-norm"),
+        ("gd", SOFTMAX | GATED | {"max_supports": None}, "the domain is needed: --max-norm"),
+        ("gd", SOFTMAX | {"tolerance": 1e-2}, "--max-target must bound"),
+        ("gd", SOFTMAX | {"max_target": 1.0}, "give either --tolerance"),
+        ("gd", SOFTMAX | ONLY_TOLERANCE | {"mlp_width": 64}, "give either --tolerance"),
+        ("gd", SOFTMAX | ONLY_TOLERANCE | {"dtype": "float32"}, "use --dtype float64"),
+        ("gd", SOFTMAX | {"max_target": 1.0, "tolerance": -1.0}, "must be positive, got -1"),
+        ("gd", SOFTMAX | {"max_target": 1.0, "mlp_width": 3}, "--mlp-width must be at least 32"),
+        ("gd", SOFTMAX | {"max_target": 1.0, "tolerance": 1e-14}, r"below the \d\S+ that round-off"),
+        (
+            "chebyshev row-sum", SOFTMAX | {"max_target": 1.0, "tolerance": 1e-9},
+            r"would take [\d,]+ neurons a layer",
+        ),
+        ("gd", SOFTMAX | GATED | {"max_norm": 7.0}, r"would reach 1.53e\+22, beyond 1e\+15"),
+        ("gd", SOFTMAX | GATED | {"max_norm": 90.0}, r"would reach exp\(8100\)"),
+        ("gd", SOFTMAX | GATED | {"max_norm": -1.0}, "--max-norm must be positive"),
+        ("gd", SOFTMAX | GATED | {"max_supports": 0}, "--max-supports must be at least 1"),
+        ("gd", SOFTMAX | GATED | {"ridge": None}, "--ridge is needed for gd"),
+        ("gd", SOFTMAX | GATED | {"interval": (2.0, 1.0)}, "0 < LO < HI"),
+        (
+            "gd", SOFTMAX | GATED | {"kernel": Gaussian(1e-3)},
+            r"Logits would reach 2e\+06, beyond 1e\+06",
+        ),
+        ("cg", SOFTMAX | GATED | {"kernel": Linear(), "heads": 5}, "2, 4, … or 12, .* got 5"),
+        ("cg", SOFTMAX | GATED | {"kernel": Linear(), "epsilon": 0.0}, "--epsilon must be positive"),
+        ("cg", SOFTMAX | {"kernel": Linear()}, "use --mlp reglu"),
+        (
+            "gd", SOFTMAX | GATED | {"kernel": Exponential(1.0, torch.ones(2, 5).double())},
+            "reads 5 features, not 3: use --features 5",
+        ),
+        ("gd", SOFTMAX | GATED | {"max_eigenvalue": 3.0}, "--max-eigenvalue means nothing"),
+        ("gd", SOFTMAX | GATED | {"tolerance": 1e-3}, "--tolerance means nothing"),
+        ("gd", SOFTMAX | GATED | {"mlp_width": 64}, "--mlp-width means nothing"),
+        ("gd", SOFTMAX | GATED | {"heads": 4}, "--heads means nothing"),
+        ("gd", SOFTMAX | GATED | {"epsilon": 0.1}, "--epsilon means nothing"),
+        ("nadaraya-watson", SOFTMAX | {"tolerance": 1e-2, "steps": 1}, "--tolerance means nothing"),
+        ("nadaraya-watson", SOFTMAX, "leave --steps out"),
+        (
+            "nadaraya-watson", SOFTMAX | {"kernel": Gaussian(0.01), "max_norm": 50.0, "steps": 1},
+            r"Logits would reach 5e\+07",
+        ),
+        ("gd", LINEAR | {"max_norm": 1.0}, "--max-norm means nothing with linear attention"),
+        ("gd", LINEAR | {"heads": 2}, "--heads means nothing with linear attention"),
+        ("cg", LINEAR | {"kernel": Polynomial(2)}, "use --mlp reglu"),
+        ("cg", LINEAR | GATED | {"kernel": Polynomial(4)}, "degree 1, 2 or 3, got 4"),
+        (
+            "cg", LINEAR | GATED | {"kernel": Polynomial(3), "features": 40},
+            "12,341 monomials would be needed",
+        ),
+        ("cg", SOFTMAX | GATED | {"kernel": Polynomial(2)}, "use --attention linear --mlp reglu"),
+        ("cg", LINEAR | {"kernel": Gaussian(1.0)}, "not the gaussian kernel"),
+    ],
+)  # fmt: skip
+def test_what_cannot_compile_is_refused_with_the_reason(name, settings, message):
+    with pytest.raises(Refusal, match=message):
+        compile(make_solver(*name.split()), **settings)
+
+
+BASE = ["--features", "3", "--ridge", "1", "--attention", "softmax", "--kernel", "exponential"]
+ROOM = ["--max-norm", "1", "--max-supports", "8"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["cg", *BASE, *ROOM, "--steps", "2", "--max-target", "1", "--tolerance", "0.01"],
+         ["no honest certificate"]),
+        (["cg", *BASE, *ROOM, "--mlp", "reglu"], ["--steps"]),
+        (["gd", *BASE, "--mlp", "reglu", "--steps", "2"], ["the domain is needed"]),
+        (["gd", *BASE, *ROOM, "--steps", "2", "--max-target", "1", "--tolerance", "1e-15"],
+         ["--tolerance 1e-15 is below the"]),
+        (["gd", *BASE, "--max-norm", "7", "--max-supports", "8", "--mlp", "reglu", "--steps", "2"],
+         ["would reach 1.53e+22"]),
+        (["gd", *BASE, *ROOM, "--mlp", "swiglu", "--steps", "2"], ["swiglu"]),
+    ],
+)  # fmt: skip
+def test_the_command_line_says_so_in_one_sentence(tmp_path, arguments, words):
+    refused(cli("compile", *arguments, "--out", tmp_path / "m"), *words)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,131 @@
+"""The report of `verify`, opened in a real browser that is off the network."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ridgeformer.experiments.theorems import THEOREMS, verify
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+WIDTHS = (1366, 1024)
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is in the extra [dev]")
+    found = next((path for path in map(shutil.which, NAMES) if path), None)
+    with api.sync_playwright() as playwright:
+        own = playwright.chromium.executable_path
+        if found is None and not Path(own).exists():
+            pytest.skip(
+                "The report is not tested in a browser, since there is none: "
+                "`apt-get install chromium` or `playwright install chromium` brings one."
+            )
+        started = playwright.chromium.launch(executable_path=found or own, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def short_report(unchecked, tmp_path_factory):
+    out = tmp_path_factory.mktemp("short")
+    verify([THEOREMS["chebyshev-worst-mode"], THEOREMS["query-error"]], out, fast=True)
+    return out / "index.html"
+
+
+def opened(browser, path, width):
+    """The page, after its figures are drawn, and everything that went wrong on the way."""
+    # Offline: whatever is asked of the network fails, and is told.
+    context = browser.new_context(viewport={"width": width, "height": 768}, offline=True)
+    page, troubles = context.new_page(), []
+    page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else 0)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("requestfailed", lambda request: troubles.append(request.url))
+    page.on(
+        "request",
+        lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else troubles.append(request.url),
+    )  # fmt: skip
+    page.goto(path.as_uri())
+    page.wait_for_function("window.Plotly !== undefined && document.readyState === 'complete'")
+    page.wait_for_timeout(500)
+    return page, troubles
+
+
+FIGURES = """() => [...document.querySelectorAll('.plotly-graph-div')].map(div => {
+    const svg = div.querySelector('.main-svg'), box = svg ? svg.getBoundingClientRect() : {};
+    const paths = [...div.querySelectorAll('.trace path, .trace .point, .bars path')];
+    return {
+        section: div.closest('section').id, width: box.width || 0, height: box.height || 0,
+        traces: div.querySelectorAll('.trace').length, asked: div.data ? div.data.length : -1, drawn: paths.length,
+        broken: [...div.querySelectorAll('path')].filter(
+            p => /NaN|Infinity/.test((p.getAttribute('d') || '') + (p.getAttribute('transform') || ''))).length,
+        cut: [...div.querySelectorAll('.legend text, .xtick text, .ytick text, .xtitle, .ytitle')].filter(t => {
+            const b = t.getBoundingClientRect(), d = div.getBoundingClientRect();
+            return b.left < d.left - 1 || b.right > d.right + 1 || b.top < d.top - 1 || b.bottom > d.bottom + 1;
+        }).map(t => t.textContent),
+    };
+})"""
+
+
+def problems(browser, path, width):
+    """What a reader at this width would miss; empty if nothing."""
+    page, found = opened(browser, path, width)
+    figures = page.evaluate(FIGURES)
+    sections = page.evaluate("[...document.querySelectorAll('section')].map(s => s.id)")
+    if [f["section"] for f in figures] != [s for s in sections if s != "summary"]:
+        found.append("not one figure for each theorem")
+    for f in figures:
+        if min(f["width"], f["height"]) < 200 or f["traces"] != f["asked"] or not f["drawn"]:
+            found.append(f"{f['section']} is not drawn: {f}")
+        if f["broken"] or f["cut"]:
+            found.append(f"{f['section']} has broken paths or cut text: {f}")
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    if wide > width:
+        found.append(f"the page is {wide} wide")
+    targets = page.evaluate(
+        "[...document.querySelectorAll('td a')].map(a => a.getAttribute('href'))"
+    )
+    if targets != [f"#{s}" for s in sections if s != "summary"]:
+        found.append(f"links lead elsewhere: {targets}")
+    page.context.close()
+    return found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_figure_is_drawn(browser, fast_report, width):
+    assert problems(browser, fast_report[1] / "index.html", width) == []
+
+
+PLANTED = {
+    "a script that fails": ("</main>", "<script>undefined_name()</script></main>"),
+    "something fetched": ("</main>", '<img src="https://example.org/x.png"></main>'),
+    "a figure left out": ("Plotly.newPlot(", "(() => 0)("),
+    "something too wide": ("</main>", '<div style="width: 1500px">wide</div></main>'),
+    "a value that is not a number": (
+        "Plotly.newPlot(",
+        "((id, data, ...rest) => Plotly.newPlot(id, data.map(t => ({...t, x: t.x.map(() => null)})), ...rest))(",
+    ),
+    "text that is cut": (
+        "</main>",
+        "<style>.ytitle { transform: translate(-200px) !important; }</style></main>",
+    ),
+    "a link that leads nowhere": ('<section id="query-error">', "<section>"),
+}
+
+
+def test_a_short_report_is_whole(browser, short_report):
+    """What is broken below is not broken before."""
+    assert problems(browser, short_report, 1366) == []
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_broken_page_is_noticed(browser, short_report, tmp_path, planted):
+    page, (old, new) = short_report.read_text(), PLANTED[planted]
+    head, body = page.split("<body>")
+    broken = tmp_path / "index.html"
+    broken.write_text(head + "<body>" + body.replace(old, new, 1))
+    assert old in body
+    assert problems(browser, broken, 1366)

@@ -1,0 +1,257 @@
+"""Constructions: dot products from pairs of heads, the normaliser, products, reciprocals, masks."""
+
+from math import cos, pi, tan
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ridgeformer import theory
+from ridgeformer.compiler import compile
+from ridgeformer.kernels import Exponential, Gaussian
+from ridgeformer.models import reference, trajectory
+from ridgeformer.solvers import make_solver
+from ridgeformer.tasks import PrescribedSpectrum, Prompt
+from ridgeformer.transformer import Transformer, TransformerConfig
+from ridgeformer.types import Refusal
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+
+def derivative(s, v, epsilon, pairs):
+    """G_h(ε) in forty digits, so that only the method's own error is left."""
+    with mpmath.workdps(40):
+        s, v = [mpmath.mpf(float(x)) for x in s], [mpmath.mpf(float(x)) for x in v]
+
+        def head(e):
+            weights = [mpmath.exp(e * x) for x in s]
+            return sum(w * x for w, x in zip(weights, v, strict=True)) / sum(weights)
+
+        epsilon, total = mpmath.mpf(float(epsilon)), mpmath.mpf(0)
+        for c in range(1, pairs + 1):
+            # The weights once more, as exact fractions.
+            weight = mpmath.mpf(1) / c
+            for d in range(1, pairs + 1):
+                if d != c:
+                    weight *= mpmath.mpf(d * d) / (d * d - c * c)
+            total += weight * (head(c * epsilon) - head(-c * epsilon)) / (2 * epsilon)
+        mean_s, mean_v = sum(s) / len(s), sum(v) / len(v)
+        exact = sum(a * b for a, b in zip(s, v, strict=True)) / len(s) - mean_s * mean_v
+        return float(total - exact)
+
+
+def half_spread(x):
+    return (max(x) - min(x)) / 2
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=2, max_size=8),
+    st.integers(1, 4),
+    st.floats(0.02, 0.98),
+)
+def test_pairs_of_heads_err_no_more_than_bounded(points, pairs, share):
+    s, v = map(np.array, zip(*points, strict=True))
+    S, V = half_spread(s), half_spread(v)
+    if S < 1e-3 or V < 1e-3:
+        return
+    x = share * pi / 2 / pairs
+    error = abs(derivative(s, v, x / S, pairs))
+    assert error <= S * V * float(theory.derivative_error_bound(x, pairs)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("pairs", [1, 2, 3, 4])
+def test_two_points_come_near_the_bound_of_pairs(pairs):
+    ends = np.array([-1.0, 1.0])
+    ratios = [
+        abs(derivative(ends, ends, x, pairs)) / float(theory.derivative_error_bound(x, pairs))
+        for x in (0.01, 0.05)
+    ]
+    assert 0.2 < min(ratios) <= max(ratios) < 1
+
+
+def test_the_circle_is_no_larger_than_it_must_be():
+    """B(θ) lies above the mean of the function, and below its largest value."""
+    theta, height = theory.dot_products.circles()
+    for index in (100, 500, 900):
+        angle = float(theta[index])
+        with mpmath.workdps(15):
+            corner = mpmath.asin(min(1, pi / 4 / angle))
+            mean = 2 / pi * (
+                corner + mpmath.quad(lambda w, a=angle: tan(a * mpmath.sin(w)), [corner, pi / 2])
+            )  # fmt: skip
+        assert float(mean) <= height[index] <= 1.05 * float(mean)
+        assert height[index] <= max(1, 1 / cos(angle))
+
+
+def test_a_scale_beyond_the_poles_is_refused():
+    with pytest.raises(Refusal, match=r"0 < x < 0\.785"):
+        theory.derivative_error_bound(0.8, 2)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(0.5), Exponential(1.0)])
+@pytest.mark.parametrize("ridge", [0.01, 1.0, 5.0])
+def test_row_sums_keep_the_spectrum_and_equal_supports_meet_both_ends(kernel, ridge):
+    phi = torch.rand(16, 10, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    phi[:4] = phi[:4, :1]
+    prompt = Prompt(phi, phi[..., :1], phi)
+    values = theory.system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition="row-sum")
+    low, high = theory.row_sum_spectrum_bound(theory.row_sums(prompt, kernel), ridge=ridge)
+    assert (values.amin(-1) >= low * (1 - 1e-9)).all()
+    assert (values.amax(-1) <= high * (1 + 1e-9)).all()
+    torch.testing.assert_close(values.amin(-1)[:4], low[:4], rtol=1e-8, atol=0)
+    torch.testing.assert_close(values.amax(-1)[:4], high[:4], rtol=1e-8, atol=0)
+
+
+COLD = Exponential(0.04)
+
+
+@pytest.mark.parametrize("name", ["gd", "chebyshev", "heavy-ball", "cg"])
+@pytest.mark.parametrize("steps", [1, 2, 4])
+def test_cold_models_keep_their_promise(name, steps):
+    """D up to 10¹²: whatever is lost in a coefficient that is later multiplied by D shows here."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(16, 19, 3, generator=generator, dtype=torch.float64)
+    points = points / points.norm(dim=-1, keepdim=True)
+    y = torch.randn(16, 15, 1, generator=generator, dtype=torch.float64)
+    prompt = Prompt(points[:, :15], y, points[:, 15:])
+    model = compile(
+        make_solver(name), features=3, steps=steps, ridge=1.0, kernel=COLD, attention="softmax",
+        mlp="reglu", max_norm=1.001, max_supports=15,
+    )  # fmt: skip
+    expected = reference(model, prompt).predictions
+    error = (trajectory(model, prompt).predictions - expected).abs().amax((1, 2, 3))
+    largest = expected.abs().amax((1, 2, 3))
+    assert (error <= model.certificate.relative_error * largest).all(), error
+
+
+def test_a_normaliser_costs_its_size_in_digits():
+    """fl(D·o) in float64 against sums in extended precision."""
+    rng = np.random.default_rng(0)
+    k, p = 15, 3
+    for temperature in (0.05, 0.2, 1.0, 10.0):
+        x = rng.standard_normal((200, k, p))
+        x /= np.linalg.norm(x, axis=-1, keepdims=True)
+        v = rng.standard_normal((200, k))
+        query = x[:, 0] * rng.uniform(0, 1, (200, 1))
+        logits = np.einsum("bkp,bp->bk", x, query) / temperature
+        weights = np.exp(logits - np.maximum(0, logits.max(-1, keepdims=True)))
+        sink = np.exp(-np.maximum(0, logits.max(-1)))
+        total = weights.sum(-1) + sink
+        found = (weights * v).sum(-1) / total * (1 / (sink / total))
+        exact_logits = (
+            np.einsum("bkp,bp->bk", x.astype(np.longdouble), query.astype(np.longdouble))
+            / temperature
+        )
+        kernel = np.exp(exact_logits)
+        exact = (kernel * v).sum(-1)
+        bound = theory.normaliser_round_off(
+            torch.from_numpy(1 + kernel.sum(-1).astype(float)),
+            tokens=k + 1, features=p, logit=1 / temperature,
+        ).numpy() * np.abs(v).max(-1)  # fmt: skip
+        ratio = np.abs(found - exact).astype(float) / bound
+        assert 1e-4 < ratio.max() < 1
+
+
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-3])
+def test_the_width_that_a_tolerance_needs(tolerance):
+    a, b = (0.05, 0.5), (-3.0, 3.0)
+    for reach in (1.0, 40.0):
+        n = theory.interpolation_intervals(a, b, reach=reach, tolerance=tolerance)
+        assert reach * theory.product_error_bound(a, b, n) <= tolerance
+        assert n == 1 or reach * theory.product_error_bound(a, b, n - 1) > tolerance
+        assert theory.product_error_bound(a, b, n) == pytest.approx(0.45 * 6 / 4 / n**2)
+
+
+def test_a_tolerance_buys_the_width_of_the_formula():
+    """Four times the supports at the same tolerance: twice the neurons, and the responses' share."""
+    from ridgeformer.compiler import relu_plan
+
+    found = {}
+    original = relu_plan.choose_grid
+
+    def watched(request, budget):
+        grid = original(request, budget)
+        reach = budget.query * budget.spread * budget.response.prediction
+        found[request.max_supports] = (
+            grid.intervals,
+            theory.interpolation_intervals(
+                budget.first, budget.second, reach=reach, tolerance=request.tolerance - budget.rest
+            ),
+        )
+        return grid
+
+    with pytest.MonkeyPatch.context() as patch:
+        from ridgeformer.compiler import softmax_plan
+
+        patch.setattr(softmax_plan, "choose_grid", watched)
+        for supports in (8, 32):
+            compile(
+                make_solver("richardson", "row-sum"), features=2, steps=6, ridge=0.5,
+                kernel=Gaussian(0.7), attention="softmax", max_norm=1.0, max_supports=supports,
+                max_target=1.0, tolerance=1e-2,
+            )  # fmt: skip
+    assert len(found) == 2
+    for chosen, predicted in found.values():
+        assert chosen == predicted
+
+
+@pytest.mark.parametrize("ratio", [1.15, 2.0, 6.0])
+def test_reciprocals_err_by_the_sixth_chebyshev_polynomial(ratio, monkeypatch):
+    """The polynomial's own error, in forty digits: coarser tables than the compiler's show it."""
+    from ridgeformer.program import tables
+
+    monkeypatch.setattr(tables, "FINE_RATIO", ratio)
+    monkeypatch.setattr(tables, "COARSE_RATIO", ratio)
+    r = tables.reciprocal_table.__wrapped__(1.0, ratio**3)
+    between = r.table.knots[1] / r.table.knots[0]
+    chord = (1 + between) ** 2 / (4 * between)
+    guess_error = 1 - 2 / (1 + chord)
+    bound = theory.reciprocal_error_bound(guess_error)
+    worst = 0.0
+    with mpmath.workdps(40):
+        for e in map(mpmath.mpf, np.linspace(-guess_error, guess_error, 401).tolist()):
+            p = (1 + r.a * e) * (1 + r.b * e + r.c * e**2) * (1 + r.d * e + r.f * e**2)
+            worst = max(worst, float(abs((1 - e) * p - 1)))
+    # The coefficients are rounded to float64, which costs some units of it.
+    assert worst <= bound + 1e-15
+    assert worst > 0.99 * bound
+    x = torch.from_numpy(np.geomspace(1.0, ratio**3, 1001))
+    # The table is balanced by its largest error on 257 points of a cell.
+    assert float((1 - x * r.table(x)).abs().max()) <= guess_error * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("attention", ["linear", "softmax"])
+@pytest.mark.parametrize("mask", ["prefix", "causal"])
+class TestMasks:
+    def model(self, attention, mask):
+        torch.manual_seed(0)
+        return Transformer(
+            TransformerConfig(
+                d_in=7, d_out=1, d_model=12, n_layers=3, n_heads=2, d_head=6, d_mlp=24,
+                attention=attention, mask=mask, dtype="float64", attn_scale=0.2,
+            )
+        )  # fmt: skip
+
+    def test_no_bit_of_the_context_depends_on_a_query(self, attention, mask):
+        prompt = PrescribedSpectrum(features=3, supports=70, condition=5).draw(4, seed=0)
+        other = Prompt(prompt.phi, prompt.y, 7 * prompt.phi_query.flip(1) - 2)
+        model = self.model(attention, mask)
+        inside, outside = theory.context_leak(model, prompt, other)
+        assert not inside.any()
+        assert outside[1:].float().mean() > 0.9
+
+    def test_the_jacobian_from_query_to_context_is_zero(self, attention, mask):
+        model = self.model(attention, mask)
+        context = torch.randn(1, 5, 7, dtype=torch.float64)
+        query = torch.randn(1, 2, 7, dtype=torch.float64, requires_grad=True)
+        stream = model.residual_stream(torch.cat([context, query], dim=1), 5)
+        (slope,) = torch.autograd.grad(stream[:, :5].square().sum(), query, allow_unused=True)
+        assert slope is None or not slope.any()
+        (own,) = torch.autograd.grad(
+            model.residual_stream(torch.cat([context, query], dim=1), 5)[:, 5].sum(), query
+        )
+        assert own[:, 0].all()
+        assert not own[:, 1].any(), "nor does a query read another"

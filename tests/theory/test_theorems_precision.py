@@ -1,0 +1,204 @@
+"""Round-off, termination and preconditioners on compiled models: bounds hold, and planted errors show."""
+
+import numpy as np
+import pytest
+import torch
+from theorem_cases import diagonal_prompt, largest_ratio
+
+from ridgeformer import theory
+from ridgeformer.experiments.theorems import (
+    THEOREMS,
+    Verdict,
+    exactness,
+    precision,
+    preconditioning,
+    width,
+)
+from ridgeformer.kernels import Linear
+from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, krr, solve
+from ridgeformer.tasks import KernelDraw
+from ridgeformer.types import Refusal
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+U = theory.UNIT["float32"]
+
+
+def single(solver, size, condition, steps, dtype="float32"):
+    prompt, top = precision.drawn(size, condition, 32, seed=5)
+    return prompt, (1.0, 1.0 + top), precision.run_model(solver, prompt, top, steps, dtype)
+
+
+# Round-off
+
+
+def test_the_unit_is_that_of_the_numbers():
+    for name, unit in theory.UNIT.items():
+        one = torch.ones((), dtype=getattr(torch, name))
+        assert float(one + unit) == 1.0  # a tie goes to even
+        assert float(one + 1.01 * unit) > 1.0
+        assert unit == torch.finfo(one.dtype).eps / 2
+    assert theory.accumulated(3, 0.1) == pytest.approx(0.3 / 0.7)
+
+
+@pytest.mark.parametrize("size", precision.SIZES)
+@pytest.mark.parametrize("solver", [GradientDescent(), Chebyshev()], ids=lambda s: s.name)
+def test_round_off_of_fixed_coefficients_is_bounded(solver, size):
+    for condition in (10.0, 300.0):
+        prompt, interval, run = single(solver, size, condition, 24)
+        alphas = run.states["alpha"]
+        local = precision.residual_errors(solver, prompt, alphas, interval)
+        bound = theory.residual_round_off_bound(prompt, alphas, interval=interval, unit=U)
+        assert largest_ratio(local, bound) > 0.02
+        exact = solve(solver, prompt, steps=24, ridge=1.0, interval=interval).predictions
+        apart = (run.predictions - exact).abs()
+        options = {"ridge": 1.0, "interval": interval, "unit": U}
+        bound = theory.fixed_round_off_bound(solver, prompt, alphas, **options)
+        assert largest_ratio(apart, bound.expand_as(apart)) > 1e-3
+
+
+def test_the_errors_of_steps_are_those_of_the_recurrence():
+    """The solver's own iterates in float64 leave nothing to explain, a pushed one just the push."""
+    prompt, interval, _ = single(GradientDescent(), (4, 12), 30.0, 1)
+    for solver in (GradientDescent(), Chebyshev()):
+        run = solve(solver, prompt, steps=6, ridge=1.0, interval=interval, states=True)
+        alphas = run.states["alpha"].clone()
+        assert float(precision.residual_errors(solver, prompt, alphas, interval).max()) < 1e-11
+        alphas[1] += 0.01
+        first = precision.residual_errors(solver, prompt, alphas, interval)[0]
+        expected = 0.01 * prompt.supports**0.5 * sum(interval) / 2  # a step is the residual over c
+        torch.testing.assert_close(first, torch.full_like(first, expected))
+
+
+def test_round_off_is_not_counted_for_other_solvers():
+    prompt, interval, run = single(GradientDescent(), (1, 2), 10.0, 2)
+    with pytest.raises(Refusal, match="not heavy-ball"):
+        theory.fixed_round_off_bound(
+            HeavyBall(), prompt, run.states["alpha"], ridge=1.0, interval=interval, unit=U
+        )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_cg_in_finite_precision_is_as_good_as_its_residual(dtype):
+    for size in precision.SIZES:
+        for condition in (10.0, 1000.0):
+            prompt, _, run = single(ConjugateGradient(), size, condition, 3 * size[0] + 2, dtype)
+            apart = (run.predictions - krr(prompt, ridge=1.0)).abs()
+            bound = theory.cg_round_off_bound(
+                prompt, run.states["alpha"], run.predictions, ridge=1.0, unit=theory.UNIT[dtype]
+            )
+            largest_ratio(apart[1:], bound[1:], 1e-3 * float(apart[0].max()))
+            # and the bound is not large: the model has converged to its own precision
+            assert float(bound[-1].max() / apart[0].max()) < 1e5 * theory.UNIT[dtype]
+
+
+# Termination
+
+
+def test_cg_is_just_so_far_from_the_end_one_step_before_it():
+    prompt = KernelDraw(kernel=Linear(), features=4, supports=12).draw(8, seed=1)
+    full = diagonal_prompt([9.0, 5.0, 3.0, 2.0], 1.0, [1.0, -2.0, 1.0, 0.5], torch.ones(4))
+    for given, steps in ((prompt, 4), (full, 3)):
+        run = solve(ConjugateGradient(), given, steps=steps, ridge=1.0, states=True)
+        energy = theory.energy_error(run.states["alpha"], given, ridge=1.0)
+        spectrum = theory.spectral_energies(given, ridge=1.0, rank=4)
+        left = theory.cg_energy_floor(*spectrum, steps=steps)[:, None]
+        torch.testing.assert_close(energy[-1], left, rtol=1e-7, atol=0)
+        assert (energy >= left * (1 - 1e-7)).all()
+
+
+# Preconditioners
+
+
+def test_the_optimised_diagonal_is_better_than_jacobis():
+    prompt = preconditioning.badly_scaled(4, seed=0)
+    best = preconditioning.optimised(prompt, preconditioning.RIDGE, 60)
+    system = theory.preconditioned_system(prompt, ridge=preconditioning.RIDGE)
+    found = preconditioning.condition_of(system, best)
+    jacobi = theory.preconditioned_condition(
+        prompt, ridge=preconditioning.RIDGE, precondition="jacobi"
+    )
+    plain = theory.preconditioned_condition(prompt, ridge=preconditioning.RIDGE)
+    assert (found < 0.95 * jacobi).all()
+    assert (jacobi < 0.5 * plain).all()  # so that the prompts are badly scaled
+
+
+def test_the_parts_of_the_diagonal_theorem_say_something():
+    rates, _ = preconditioning.jacobi_rates(preconditioning.badly_scaled(8, seed=0), 6)
+    assert rates.max() > 0.1
+    tight, ridge = preconditioning.nearly_tight()
+    ones = torch.ones(1, tight.supports, 1, dtype=torch.float64)
+    first, second = preconditioning.scaling_ratios(tight, ridge, ones)
+    assert 0.45 < first.item() <= 1
+    assert 0.45 < first.item() * second.item() <= 1
+
+
+# Planted errors
+
+
+def scaled_by(factor):
+    return lambda f: lambda *a, **k: factor * f(*a, **k)
+
+
+def without_residual(f):
+    def wrong(prompt, alphas, *arguments, **options):
+        return f(prompt, torch.zeros_like(alphas), *arguments, **options) * 0 + 1e-12
+
+    return wrong
+
+
+PLANTED = [
+    ("float32-floor", precision, "residual_round_off_bound", scaled_by(1 / 10)),
+    ("float32-floor", precision, "fixed_round_off_bound", scaled_by(1 / 200)),
+    ("float32-cg", precision, "cg_round_off_bound", scaled_by(0.5)),
+    ("float32-cg", precision, "cg_round_off_bound", without_residual),
+    ("float32-floor", precision, "UNIT", lambda u: {"float32": u["float64"]}),
+    ("diagonal-preconditioners", preconditioning, "jacobi_condition_bound", scaled_by(2)),
+    ("diagonal-preconditioners", preconditioning, "jacobi_condition_bound", scaled_by(0.3)),
+    ("diagonal-preconditioners", preconditioning, "cg_prediction_bound", scaled_by(1 / 8)),
+    ("finite-termination", exactness, "cg_energy_floor", scaled_by(1.001)),
+    ("finite-termination", exactness, "cg_energy_floor", scaled_by(0.999)),
+    ("query-error", width, "query_error_bound", scaled_by(0.999)),
+    ("feature-drift", width, "drift_prediction_bound", scaled_by(0.999)),
+]
+
+
+@pytest.mark.parametrize(("name", "module", "attribute", "wrong"), PLANTED)
+def test_a_planted_error_is_named(monkeypatch, name, module, attribute, wrong):
+    monkeypatch.setattr(module, attribute, wrong(getattr(module, attribute)))
+    assert not Verdict(THEOREMS[name], THEOREMS[name].measure(0, True)).holds
+
+
+def test_a_dropped_query_term_is_noticed(monkeypatch):
+    def first_only(*arguments, **options):
+        return theory.query_error_terms(*arguments, **options)[0]
+
+    monkeypatch.setattr(width, "query_error_bound", first_only)
+    assert not Verdict(THEOREMS["query-error"], THEOREMS["query-error"].measure(0, True)).holds
+
+
+def test_a_sloppy_matvec_in_single_precision_is_noticed(monkeypatch):
+    """Sums in half precision: the round-off that the theorem counts is no longer all there is."""
+    from ridgeformer.transformer import attention
+
+    right = attention.summed_products
+
+    def sloppy(k, v):
+        return right(k, v).to(torch.bfloat16).to(k.dtype)
+
+    monkeypatch.setattr(attention, "summed_products", sloppy)
+    for name in ("float32-floor", "float32-cg"):
+        assert not Verdict(THEOREMS[name], THEOREMS[name].measure(0, True)).holds
+
+
+def test_jacobi_without_its_diagonal_is_noticed(monkeypatch):
+    """A preconditioner that is left out of the compiled model, but not of the bound."""
+
+    class Plain(ConjugateGradient):
+        def __init__(self, precondition="none"):
+            super().__init__("none")
+
+    monkeypatch.setattr(preconditioning, "ConjugateGradient", Plain)
+    prompt = preconditioning.badly_scaled(8, seed=0)
+    rates, _ = preconditioning.jacobi_rates(prompt, 12)
+    assert np.max(rates) > 1 + 1e-9

@@ -1,0 +1,306 @@
+"""Training resumes bit for bit, shares batches, stops on NaN, and reads recipes with care."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from fork_server import cli
+from safetensors.torch import load_file
+
+from ridgeformer.tasks import LinearRegression, Sample
+from ridgeformer.training import LAYOUTS, Group, Recipe, TrainedModel, started
+from ridgeformer.training.loop import batch_at, rate_at
+from ridgeformer.transformer import Transformer
+from ridgeformer.types import Refusal
+
+TINY = """
+name = "tiny"
+seed = 3
+
+[task]
+name = "linear"
+features = 3
+supports = 6
+queries = 4
+
+[model]
+layout = "{layout}"
+n_layers = 2
+d_model = 8
+n_heads = 2
+d_head = 4
+d_mlp = 16
+
+[training]
+steps = {steps}
+batch = 8
+rate = {rate}
+warmup = 5
+evaluate_every = 10
+checkpoint_every = 10
+"""
+
+
+def recipe_file(folder, layout="pairs", steps=60, rate=1e-2):
+    path = folder / "recipe.toml"
+    path.write_text(TINY.format(layout=layout, steps=steps, rate=rate))
+    return path
+
+
+def train(path, out, *options):
+    return cli("train", path, "--out", out, "--threads", "1", *options)
+
+
+def begin(path, out, *options, runner=(sys.executable,)):
+    """The same in a process that can be killed, or by another runner."""
+    command = [*runner, "-m", "ridgeformer.cli", "train", path, "--out", out, "--threads", "1"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*map(str, command), *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=environment,
+    )  # fmt: skip
+
+
+def weights(out):
+    return load_file(out / "model/model.safetensors")
+
+
+def same(first, second):
+    return set(first) == set(second) and all(torch.equal(first[n], second[n]) for n in first)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    path = recipe_file(folder, steps=400)
+    done = train(path, folder / "run")
+    assert done.returncode == 0, done.stderr
+    return path, folder / "run"
+
+
+def logged(out):
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "cpu_seconds"} for line in lines]
+
+
+def test_killed_at_any_moment_a_run_ends_as_if_it_had_not_been(finished, tmp_path):
+    path, whole = finished
+    random_times, kills = random.Random(0), 0
+    deadline = time.monotonic() + 600
+    while kills < 5 and time.monotonic() < deadline:
+        process = begin(path, tmp_path / "run", "--resume")
+        seen = newest(tmp_path / "run")
+        while newest(tmp_path / "run") == seen and process.poll() is None:
+            time.sleep(0.02)
+        time.sleep(random_times.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        kills += 1
+        if newest(tmp_path / "run") >= 390:
+            break
+    assert kills == 5
+    done = train(path, tmp_path / "run", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert same(weights(tmp_path / "run"), weights(whole))
+    assert logged(tmp_path / "run") == logged(whole)
+
+
+def newest(out):
+    steps = [int(p.name.split("-")[1]) for p in (out / "checkpoints").glob("step-*")]
+    return max(steps, default=0)
+
+
+def test_a_damaged_checkpoint_costs_one_interval(finished, tmp_path):
+    path, whole = finished
+    process = begin(path, tmp_path / "run")
+    while newest(tmp_path / "run") < 50 and process.poll() is None:
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    last = tmp_path / f"run/checkpoints/step-{newest(tmp_path / 'run'):08d}"
+    (last / "weights.safetensors").write_bytes(b"nonsense")
+    done = train(path, tmp_path / "run", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "cannot be used" in done.stdout
+    assert same(weights(tmp_path / "run"), weights(whole))
+
+
+def test_a_run_is_not_written_over_nor_resumed_under_another_recipe(finished, tmp_path):
+    path, whole = finished
+    before = weights(whole)
+    again = train(path, whole)
+    assert again.returncode == 2
+    assert "is not empty" in again.stderr
+    other = recipe_file(tmp_path, rate=2e-2, steps=400)
+    changed = train(other, whole, "--resume")
+    assert changed.returncode == 2
+    assert "another recipe" in changed.stderr
+    assert "Traceback" not in again.stderr + changed.stderr
+    assert same(weights(whole), before)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
+    path = recipe_file(tmp_path, rate=1e20)
+    done = train(path, tmp_path / "run")
+    assert done.returncode == 2
+    assert "not finite" in done.stderr
+    assert "step" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_processes_follow_the_loss_of_one(tmp_path):
+    runner = (
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
+        str(20_000 + os.getpid() % 20_000),
+    )  # fmt: skip
+    short = recipe_file(tmp_path, steps=60)
+    one = train(short, tmp_path / "one")
+    two = begin(short, tmp_path / "two", runner=runner)
+    _, errors = two.communicate(timeout=240)
+    assert one.returncode == two.returncode == 0, errors
+    for a, b in zip(logged(tmp_path / "one"), logged(tmp_path / "two"), strict=True):
+        assert a["step"] == b["step"]
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
+        assert a["mse"] == pytest.approx(b["mse"], rel=1e-3)
+
+
+def test_training_learns(finished):
+    _, whole = finished
+    lines = logged(whole)
+    assert lines[-1]["excess"] < 0.7 * lines[0]["excess"]
+    model = TrainedModel.load(whole / "model")
+    assert model.scores["by supports"]["6"]["excess"] == pytest.approx(lines[-1]["excess"], rel=0.2)
+    prompt = model.recipe.task.draw(4, seed=0)
+    assert model.predict(prompt.to(torch.float32)).shape == (4, 4, 1)
+    with pytest.raises(Refusal, match="3 features"):
+        model.predict(LinearRegression(features=2).draw(2, 0))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_predictions_are_those_that_were_trained(layout, tmp_path):
+    """The loss is that of the predictions; interleaved, of those after every support."""
+    recipe = Recipe.load(recipe_file(tmp_path, layout=layout))
+    model = Transformer(recipe.config())
+    task = recipe.task
+    sample = task.sample(5, torch.Generator().manual_seed(0))
+    sample = Sample(sample.prompt.to(torch.float32), sample.targets.float())
+    found = LAYOUTS[layout]
+    if layout == "pairs":
+        error = (found.predict(model, sample.prompt) - sample.targets).square().mean()
+    else:
+        points = torch.cat([sample.prompt.phi, sample.prompt.phi_query], dim=1)
+        values = torch.cat([sample.prompt.y, sample.targets], dim=1)
+        parts = []
+        for k in range(1, points.shape[1]):
+            prompt = type(sample.prompt)(points[:, :k], values[:, :k], points[:, k : k + 1])
+            parts.append(found.predict(model, prompt)[:, 0] - values[:, k])
+        error = torch.stack(parts).square().mean()
+    torch.testing.assert_close(found.loss(model, sample), error, rtol=1e-4, atol=1e-6)
+
+
+def test_batches_depend_on_seed_and_step_alone(tmp_path):
+    recipe = Recipe.load(recipe_file(tmp_path))
+    first, again, later = (batch_at(step, recipe) for step in (7, 7, 8))
+    assert torch.equal(first.targets, again.targets)
+    assert first.prompt.phi.shape != later.prompt.phi.shape or not torch.equal(
+        first.prompt.phi, later.prompt.phi
+    )
+    sizes = {batch_at(step, recipe).prompt.supports for step in range(40)}
+    assert sizes == set(range(1, 7))
+
+
+def test_seeds_have_batches_of_their_own(tmp_path):
+    recipe = Recipe.load(recipe_file(tmp_path))
+    other = Recipe.from_dict({**recipe.to_dict(), "seed": 4})
+    first, second = batch_at(0, recipe), batch_at(0, other)
+    assert first.targets.shape != second.targets.shape or not torch.equal(
+        first.targets, second.targets
+    )
+
+
+def test_the_rate_warms_up_and_falls_as_a_cosine(tmp_path):
+    schedule = Recipe.load(recipe_file(tmp_path)).training
+    rates = [rate_at(step, schedule) for step in range(61)]
+    assert rates[0] == pytest.approx(1e-2 / 5)
+    assert rates[4] == rates[5] == max(rates) == pytest.approx(1e-2)
+    assert rates[32] == pytest.approx(
+        1e-2 * (1 + torch.tensor(27 / 55 * torch.pi).cos().item()) / 2
+    )
+    assert rates[60] == pytest.approx(0, abs=1e-12)
+
+
+def test_a_step_is_taken_at_its_rate(tmp_path):
+    run = started(Recipe.load(recipe_file(tmp_path)), tmp_path / "run", False, print, Group())
+    for run.step in (0, 40):
+        run.one_step()
+        rates = {group["lr"] for group in run.optimiser.param_groups}
+        assert rates == {rate_at(run.step, run.recipe.training)}
+
+
+def test_another_seed_is_another_run(tmp_path):
+    path = recipe_file(tmp_path, steps=10)
+    for seed in ("3", "4"):
+        assert train(path, tmp_path / seed, "--seed", seed).returncode == 0
+    plain = train(path, tmp_path / "plain")
+    assert plain.returncode == 0
+    assert same(weights(tmp_path / "3"), weights(tmp_path / "plain"))  # the recipe's own
+    assert not same(weights(tmp_path / "4"), weights(tmp_path / "plain"))
+    saved = json.loads((tmp_path / "4/model/config.json").read_text())
+    assert saved["recipe"]["seed"] == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[task]\n", "[taks]\n", "does not know 'taks'"),
+        ('name = "linear"', 'name = "cubic"', "must be one of"),
+        ("features = 3", "features = 3.5", "must be a whole number"),
+        ("features = 3", "featurs = 3", "does not know 'featurs'"),
+        ("batch = 8", "batch = 0", "batch must be at least 1"),
+        ("n_heads = 2", "n_heads = 0", "n_heads must be at least 1"),
+        ("rate = 0.01", 'rate = "high"', "rate must be a number"),
+        ("rate = 0.01", "rate = -1", "rate > 0"),
+        ("checkpoint_every = 10", "checkpoint_every = 15", "multiple of evaluate_every"),
+        ("warmup = 5", "warmup = 5000", "warmup must be between"),
+        ('layout = "pairs"', 'layout = "triples"', "must be one of pairs, interleaved"),
+        ("seed = 3", "seed = -1", "seed must be a whole number"),
+        ("[model]", "[model", "cannot be read as a TOML recipe"),
+    ],
+)
+def test_a_recipe_with_a_mistake_is_refused(tmp_path, old, new, message):
+    path = recipe_file(tmp_path)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(Refusal, match=message):
+        Recipe.load(path)
+
+
+def test_shipped_recipes_are_valid():
+    found = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+    assert found
+    for path in found:
+        recipe = Recipe.load(path)
+        assert Recipe.from_dict(recipe.to_dict()) == recipe
+        assert recipe.name == path.stem
+
+
+def test_a_batch_that_cannot_be_shared_is_refused(tmp_path):
+    recipe = Recipe.load(recipe_file(tmp_path))
+    with pytest.raises(Refusal, match="shared by 3 processes"):
+        Group(0, 3).share(batch_at(0, recipe))
+
+
+def test_without_checkpoints_a_resumed_run_starts_at_the_beginning(tmp_path):
+    said = []
+    run = started(Recipe.load(recipe_file(tmp_path)), tmp_path / "run", True, said.append, Group())
+    assert run.step == 0
+    assert "starting at step 0" in said[0]
