@@ -6,11 +6,12 @@ The names below load on first use, so that importing the package costs nothing.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "ridgeformer.types": ["Refusal", "Trajectory"],
-    "ridgeformer.kernels": ["Exponential", "Gaussian", "Linear", "Polynomial"],
+    "ridgeformer.registry": ["register"],
+    "ridgeformer.kernels": ["Exponential", "Gaussian", "Kernel", "Linear", "Polynomial"],
     "ridgeformer.tasks": ["KernelDraw", "PrescribedSpectrum", "Prompt"],
     "ridgeformer.solvers": [
         "BlockCG",
@@ -25,6 +26,7 @@ _HOMES = {
         "effective_dimension",
         "krr",
         "solve",
+        "Solver",
     ],
     "ridgeformer.program": ["interpret", "trace"],
     "ridgeformer.transformer": [
@@ -34,7 +36,16 @@ _HOMES = {
         "ablate",
         "ablate_head",
     ],
-    "ridgeformer.compiler": ["CompiledModel", "compile", "size_report"],
+    "ridgeformer.compiler": [
+        "CompiledModel",
+        "Exact",
+        "HeadPairs",
+        "Interpolated",
+        "LinearAttention",
+        "SoftmaxAttention",
+        "compile",
+        "size_report",
+    ],
     "ridgeformer.models": ["load", "reference", "residual_stream", "trajectory"],
     "ridgeformer.training": ["Recipe", "TrainedModel"],
     "ridgeformer.experiments.evaluation": ["evaluate"],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fork_server import cli
+from fork_server import cli, refused
 from numpy_executor import run
 from safetensors.numpy import load_file, save_file
 
@@ -27,15 +27,6 @@ COMPILE = [
     "--max-eigenvalue",
     "19",
 ]
-
-
-def refused(result, *words):
-    """Exit 2, one sentence, no traceback."""
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
-    text = " ".join(result.stderr.replace("│", " ").split())
-    for word in words:
-        assert word in text, text
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from fork_server import cli, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cli import cli, refused
 
 from ridgeformer.compiler import compile
 from ridgeformer.compiler.domain import Domain

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fork_server import cli, refused
 from gpt2_executor import check_stock, mask_of, run, tokens_of
-from test_cli import cli, refused
 from torch import nn
 from transformers import GPT2Model
 

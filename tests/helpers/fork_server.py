@@ -45,6 +45,15 @@ def cli(*arguments, cwd=None):
     return subprocess.CompletedProcess(arguments, code, output, errors)
 
 
+def refused(result, *words):
+    """Exit 2, one sentence, no traceback."""
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    text = " ".join(result.stderr.replace("│", " ").split())
+    for word in words:
+        assert word in text, text
+
+
 def run(request):
     """In the child: the command, as the console script would run it."""
     for number, file in zip((1, 2), request["files"], strict=True):
@@ -72,7 +81,6 @@ def main():
     import plotly.io  # noqa: F401
     import sklearn  # noqa: F401
     import torch
-
 
     torch.set_num_threads(1)
     gc.freeze()  # so that children do not copy what they never touch

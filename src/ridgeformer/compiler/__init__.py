@@ -3,5 +3,25 @@
 from ridgeformer.compiler.certificate import Certificate, largest_eigenvalue
 from ridgeformer.compiler.compile import compile, size_report
 from ridgeformer.compiler.compiled import CompiledModel
+from ridgeformer.compiler.targets import (
+    Exact,
+    HeadPairs,
+    Interpolated,
+    LinearAttention,
+    SoftmaxAttention,
+    Target,
+)
 
-__all__ = ["Certificate", "CompiledModel", "compile", "largest_eigenvalue", "size_report"]
+__all__ = [
+    "Certificate",
+    "CompiledModel",
+    "Exact",
+    "HeadPairs",
+    "Interpolated",
+    "LinearAttention",
+    "SoftmaxAttention",
+    "Target",
+    "compile",
+    "largest_eigenvalue",
+    "size_report",
+]

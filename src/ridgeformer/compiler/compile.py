@@ -14,6 +14,13 @@ from ridgeformer.compiler.linear import DualLowering
 from ridgeformer.compiler.request import QUERY_ROOM, Plan, Request
 from ridgeformer.compiler.sites import describe_sites
 from ridgeformer.compiler.softmax_plan import softmax_plan
+from ridgeformer.compiler.targets import (
+    Exact,
+    Interpolated,
+    LinearAttention,
+    SoftmaxAttention,
+    Target,
+)
 from ridgeformer.kernels import Kernel, Linear, Polynomial
 from ridgeformer.program import Program, Scope, largest, largest_vector, trace
 from ridgeformer.solvers import Solver
@@ -28,6 +35,7 @@ def compile(
     features: int,
     steps: int = 1,
     ridge: float | None = None,
+    to: Target | None = None,
     outputs: int = 1,
     kernel: Kernel | None = None,
     attention: Literal["linear", "softmax"] = "linear",
@@ -52,6 +60,23 @@ def compile(
     neurons allow. `interval` is what fixed coefficients are tuned to, instead of the certain one.
     The linear kernel takes an even number of softmax `heads`, at multiples of the scale `epsilon`.
     """
+    products: Exact | Interpolated | None = None
+    match to:
+        case LinearAttention():
+            attention, causal, products = "linear", to.causal, to.products
+            max_eigenvalue = to.max_eigenvalue
+        case SoftmaxAttention():
+            attention, products = "softmax", to.products
+            max_norm, max_supports = to.max_norm, to.max_supports
+            if to.dot_products is not None:
+                heads, epsilon = to.dot_products.heads, to.dot_products.epsilon
+            if isinstance(products, Interpolated):
+                max_target, tolerance, mlp_width = (
+                    products.max_target, products.tolerance, products.width
+                )  # fmt: skip
+    if to is not None:
+        mlp = "reglu" if isinstance(products, Exact) else "relu"
+    interval = interval or solver.interval
     request = Request(
         solver=solver, features=features, steps=steps, ridge=ridge, outputs=outputs,
         kernel=kernel or Linear(), attention=attention, mlp=mlp, dtype=dtype, causal=causal,

@@ -1,8 +1,9 @@
 """Solvers, one per file. The suites run over `SOLVERS`, so an export here is all a new one needs."""
 
-from difflib import get_close_matches
+from dataclasses import fields
 from typing import get_args
 
+from ridgeformer.registry import register
 from ridgeformer.solvers.base import Solver, solve
 from ridgeformer.solvers.block_cg import BlockCG
 from ridgeformer.solvers.chebyshev import Chebyshev
@@ -23,38 +24,46 @@ from ridgeformer.types import Refusal
 
 PRECONDITIONERS: tuple[str, ...] = get_args(Precondition)
 
-SOLVERS: dict[str, type[Solver]] = {
-    solver.name: solver
-    for solver in (
-        GradientDescent,
-        Richardson,
-        HeavyBall,
-        Chebyshev,
-        ConjugateGradient,
-        IterativeNewton,
-        BlockCG,
-        NadarayaWatson,
-    )
-}
+SOLVERS = Solver.registry
+"""Every solver by its name; `register` adds the user's own."""
+
+for _solver in (
+    GradientDescent,
+    Richardson,
+    HeavyBall,
+    Chebyshev,
+    ConjugateGradient,
+    IterativeNewton,
+    BlockCG,
+    NadarayaWatson,
+):
+    register(_solver)
 
 
-def make_solver(name: str, precondition: str = "none") -> Solver:
-    """The solver of that name; an impossible request is refused with the nearest possible one."""
-    if name not in SOLVERS:
-        near = get_close_matches(name, SOLVERS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(SOLVERS)}."
-        raise Refusal(f"There is no solver {name!r}: {hint}")
+def make_solver(
+    name: str, precondition: str = "none", interval: tuple[float, float] | None = None
+) -> Solver:
+    """The solver of that name with those options; one that it does not take is refused."""
+    solver = SOLVERS.find(name)
     if precondition not in PRECONDITIONERS:
         raise Refusal(
             f"There is no preconditioner {precondition!r}: choose from {', '.join(PRECONDITIONERS)}."
         )
-    if precondition == "none":
-        return SOLVERS[name]()
-    if name not in ("richardson", "chebyshev", "cg"):
+    if precondition not in solver.preconditioners:
+        taking = [s.name for s in SOLVERS.values() if precondition in s.preconditioners]
         raise Refusal(
-            f"{name} does not take the {precondition} preconditioner: the nearest is richardson."
+            f"{name} does not take the {precondition} preconditioner: {', '.join(taking)} do."
         )
-    return SOLVERS[name](precondition=precondition)  # type: ignore[call-arg]
+    options: dict[str, object] = {}
+    if precondition != "none":
+        options["precondition"] = precondition
+    if interval is not None:
+        if "interval" not in {field.name for field in fields(solver)}:  # type: ignore[arg-type]
+            raise Refusal(
+                f"`interval` tunes fixed coefficients, and {name} has none: leave it out."
+            )
+        options["interval"] = interval
+    return solver(**options)
 
 
 __all__ = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
 from ridgeformer.kernels import Kernel, Linear
-from ridgeformer.solvers.machine import EagerMachine, Interval, Machine, Value
+from ridgeformer.registry import Registry
+from ridgeformer.solvers.machine import EagerMachine, Interval, Machine, Precondition, Value
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal, Trajectory
 
@@ -20,8 +21,14 @@ class Solver(ABC):
     """An iterative method for A α = y, from α = 0."""
 
     name: str
+    registry: ClassVar[Registry[type[Solver]]] = Registry("solver")
     smooths = False
     """Whether predictions are averages, divided by Σ_j k_j(x)."""
+    preconditioners: tuple[Precondition, ...] = ("none",)
+    """Those that it takes; a solver that takes several has a field `precondition`."""
+    precondition: Precondition = "none"
+    interval: Interval | None = None
+    """What fixed coefficients are tuned to, instead of what the machine knows of the spectrum."""
 
     @abstractmethod
     def init(self, m: Machine) -> State:

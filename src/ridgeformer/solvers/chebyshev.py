@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
-from ridgeformer.solvers.machine import Machine, Precondition, Value
+from ridgeformer.solvers.machine import Interval, Machine, Precondition, Value
 from ridgeformer.solvers.richardson import preconditioned
 
 
@@ -23,15 +23,17 @@ class Chebyshev(Solver):
     centre and half-width, so the worst mode has shrunk by exactly 1/T_t((κ+1)/(κ−1))."""
 
     precondition: Precondition = "none"
+    interval: Interval | None = None
 
     name = "chebyshev"
+    preconditioners = ("none", "jacobi", "row-sum")
 
     def init(self, m: Machine) -> ChebyshevState:
         inverse = m.inverse_preconditioner(self.precondition)
         return ChebyshevState(m.zeros(), m.zeros(), inverse, 1.0)
 
     def step(self, m: Machine, s: ChebyshevState, t: int) -> ChebyshevState:
-        lo, hi = m.interval(self.precondition)
+        lo, hi = self.interval or m.interval(self.precondition)
         centre, rho = (hi + lo) / 2, (hi - lo) / (hi + lo)
         # ω₁ = 1, ω₂ = 1/(1 − ρ²/2), ω_{t+1} = 1/(1 − ω_t ρ²/4): the second is not the general case.
         if t == 1:

@@ -39,6 +39,7 @@ class ConjugateGradient(Solver):
     precondition: Precondition = "none"
 
     name = "cg"
+    preconditioners = ("none", "jacobi", "row-sum")
 
     def init(self, m: Machine) -> CGState:
         inverse = m.inverse_preconditioner(self.precondition)

@@ -7,7 +7,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
-from ridgeformer.solvers.machine import Machine, Value
+from ridgeformer.solvers.machine import Interval, Machine, Value
 
 
 class HeavyBallState(NamedTuple):
@@ -19,13 +19,15 @@ class HeavyBallState(NamedTuple):
 class HeavyBall(Solver):
     """Every mode inside [lo, hi] has the asymptotic rate √β = (√κ−1)/(√κ+1)."""
 
+    interval: Interval | None = None
+
     name = "heavy-ball"
 
     def init(self, m: Machine) -> HeavyBallState:
         return HeavyBallState(m.zeros(), m.zeros())  # no history: the first step has no momentum
 
     def step(self, m: Machine, s: HeavyBallState, t: int) -> HeavyBallState:
-        lo, hi = m.interval("none")
+        lo, hi = self.interval or m.interval("none")
         eta = 4 / (sqrt(hi) + sqrt(lo)) ** 2
         beta = ((sqrt(hi) - sqrt(lo)) / (sqrt(hi) + sqrt(lo))) ** 2
         residual = m.target() - m.matvec(s.alpha)

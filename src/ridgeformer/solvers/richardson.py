@@ -7,7 +7,7 @@ from math import sqrt
 from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
-from ridgeformer.solvers.machine import Machine, Precondition, Value
+from ridgeformer.solvers.machine import Interval, Machine, Precondition, Value
 
 
 class RichardsonState(NamedTuple):
@@ -16,19 +16,15 @@ class RichardsonState(NamedTuple):
     """The diagonal of P⁻¹; None when P = I."""
 
 
-@dataclass(frozen=True)
-class Richardson(Solver):
-    """Error of every mode falls by at least (κ−1)/(κ+1) a step, κ = cond(P⁻¹A)."""
-
-    precondition: Precondition = "none"
-
-    name = "richardson"
+class Stationary(Solver):
+    """The same step again and again: the error of every mode falls by at least (κ−1)/(κ+1) in each,
+    κ = cond(P⁻¹A)."""
 
     def init(self, m: Machine) -> RichardsonState:
         return RichardsonState(m.zeros(), m.inverse_preconditioner(self.precondition))
 
     def step(self, m: Machine, s: RichardsonState, t: int) -> RichardsonState:
-        lo, hi = m.interval(self.precondition)
+        lo, hi = self.interval or m.interval(self.precondition)
         eta = 2 / (lo + hi)  # the best constant for spectra in [lo, hi]
         residual = m.target() - m.matvec(s.alpha)
         alpha = m.bound(
@@ -45,8 +41,21 @@ class Richardson(Solver):
 
 
 @dataclass(frozen=True)
-class GradientDescent(Richardson):
+class Richardson(Stationary):
+    """Richardson iteration with a diagonal preconditioner."""
+
+    precondition: Precondition = "none"
+    interval: Interval | None = None
+
+    name = "richardson"
+    preconditioners = ("none", "jacobi", "row-sum")
+
+
+@dataclass(frozen=True)
+class GradientDescent(Stationary):
     """Gradient descent on ½αᵀAα − yᵀα, which is Richardson iteration with P = I."""
+
+    interval: Interval | None = None
 
     name = "gd"
 

@@ -1,0 +1,101 @@
+"""Targets: the kind of transformer that a solver is compiled to, and the prompts that it must serve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+from ridgeformer.types import Refusal
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Products within a token by a gated MLP: x·y = relu(x)·y − relu(−x)·y has no error."""
+
+
+@dataclass(frozen=True)
+class Interpolated:
+    """Products within a token by a plain ReLU MLP, which interpolates squares over a bounded range.
+
+    Give either the `tolerance` to certify for every prompt of the domain, or the `width` to spend.
+    """
+
+    max_target: float
+    """A bound on |y|."""
+    tolerance: float | None = None
+    width: int | None = None
+    """Neurons per layer."""
+
+    def __post_init__(self) -> None:
+        positive("max_target", self.max_target)
+        if (self.tolerance is None) == (self.width is None):
+            raise Refusal(
+                "Interpolated products need either `tolerance`, the error to promise, or `width`, the "
+                "neurons to spend."
+            )
+        if self.tolerance is not None:
+            positive("tolerance", self.tolerance)
+
+
+@dataclass(frozen=True)
+class HeadPairs:
+    """Dot products from an even number of softmax heads, at multiples ±1, ±2, … of a small scale."""
+
+    heads: int = 8
+    epsilon: float | None = None
+    """The scale; left out, it balances truncation against round-off."""
+
+    def __post_init__(self) -> None:
+        if self.heads < 2 or self.heads % 2 or self.heads > 12:
+            raise Refusal(
+                f"`heads` must be 2, 4, … or 12, in pairs of opposite scale, got {self.heads}."
+            )
+        if self.epsilon is not None:
+            positive("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True)
+class LinearAttention:
+    """Linear attention, for kernels that are dot products of features.
+
+    The model serves every prompt with λ_max(K) ≤ `max_eigenvalue`, whatever its number of supports.
+    """
+
+    max_eigenvalue: float
+    products: Exact | None = None
+    """Left out, the MLP is a plain ReLU, which solvers without products inside a token need."""
+    causal: bool = False
+    """A strictly causal decoder, which solves in feature space at a token after the supports."""
+
+    def __post_init__(self) -> None:
+        positive("max_eigenvalue", self.max_eigenvalue)
+
+
+@dataclass(frozen=True)
+class SoftmaxAttention:
+    """Softmax attention, for kernels that are exponentials, and for dot products by pairs of heads.
+
+    The model serves prompts with |φ| ≤ `max_norm` and at most `max_supports` supports. A smoother
+    needs neither.
+    """
+
+    max_norm: float | None = None
+    max_supports: int | None = None
+    products: Exact | Interpolated | None = field(default_factory=Exact)
+    """None is a plain ReLU MLP, which is enough for a smoother."""
+    dot_products: HeadPairs | None = None
+    """How dot products are made, for kernels that are dot products; eight heads if left out."""
+
+    def __post_init__(self) -> None:
+        if self.max_norm is not None:
+            positive("max_norm", self.max_norm)
+        if self.max_supports is not None and self.max_supports < 1:
+            raise Refusal(f"`max_supports` must be at least 1, got {self.max_supports}.")
+
+
+Target = LinearAttention | SoftmaxAttention
+
+
+def positive(name: str, value: float) -> None:
+    if not 0 < value < inf:
+        raise Refusal(f"`{name}` must be positive and finite, got {value}.")
