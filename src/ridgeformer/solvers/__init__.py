@@ -42,12 +42,14 @@ for _solver in (
 
 def make_solver(
     name: str,
-    precondition: str = "none",
+    precondition: str | None = None,
     interval: tuple[float, float] | None = None,
     **options: object,
 ) -> Solver:
-    """The solver of that name with those options; one that it does not take is refused."""
+    """The solver of that name with those options, its own where they are left out; an option that it
+    does not take is refused."""
     solver = SOLVERS.find(name)
+    precondition = solver.precondition if precondition is None else precondition
     if precondition not in PRECONDITIONERS:
         raise Refusal(
             f"There is no preconditioner {precondition!r}: choose from {', '.join(PRECONDITIONERS)}."
@@ -57,7 +59,7 @@ def make_solver(
         raise Refusal(
             f"{name} does not take the {precondition} preconditioner: {', '.join(taking)} do."
         )
-    if precondition != "none":
+    if precondition != solver.precondition:
         options["precondition"] = precondition
     if interval is not None:
         if not is_dataclass(solver) or "interval" not in {field.name for field in fields(solver)}:
