@@ -293,7 +293,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Measure a model on its task: against the best predictor, baselines and shifts; one page, one table."""
-    from ridgeformer.experiments.evaluation import evaluate as run
+    from ridgeformer.experiments import evaluate as run
 
     named = [] if baseline == ["none"] else baseline
     where = out or Path("results") / f"evaluate-{model.absolute().name}"
@@ -306,7 +306,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
 ) -> None:
     """Compile CG, run it beside the textbook, the closed form and the theorem, and draw it."""
-    from ridgeformer.experiments.demo import run
+    from ridgeformer.experiments import demo as run
 
     run(out, seed)
 
@@ -323,7 +323,7 @@ def study(
     prompts: Annotated[int | None, typer.Option(help="Prompts per setting.")] = None,
 ) -> None:
     """Measure one question and write one page and its numbers; without a name, list the studies."""
-    from ridgeformer.experiments.studies import STUDIES, find_study, run_study
+    from ridgeformer.experiments import STUDIES, find_study, run_study
 
     if name is None:
         for known in STUDIES.values():
@@ -340,11 +340,11 @@ def verify(
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
 ) -> None:
     """Measure every theorem as measured/bound, and draw it; exit 1 if one does not hold."""
-    from ridgeformer.experiments.theorems import THEOREMS, chosen
-    from ridgeformer.experiments.theorems import verify as run
+    from ridgeformer.experiments import THEOREMS, chosen
+    from ridgeformer.experiments import verify as run
 
-    verdicts = run(chosen(THEOREMS, only), out, seed=seed, fast=fast)
-    failed = [v.theorem.name for v in verdicts if not v.holds]
+    findings = run(chosen(THEOREMS, only), out, seed=seed, fast=fast)
+    failed = [finding.name for finding in findings if not finding.holds]
     if failed:
         typer.echo(f"Does not hold: {', '.join(failed)}.", err=True)
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ridgeformer.experiments.studies.wording import shown
+from ridgeformer.experiments.wording import shown
 from ridgeformer.training import TrainedModel
 from ridgeformer.transformer import load
 

@@ -1,4 +1,7 @@
-"""Theorems and their measurements, one family per file. `ridgeformer verify` runs them all."""
+"""Theorems and their measurements, one family per file; `ridgeformer verify` runs them all.
+
+A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
+"""
 
 from ridgeformer.experiments.theorems.base import Outcome, Theorem, Verdict
 from ridgeformer.experiments.theorems.depth import CGRate, ChebyshevWorstMode, FixedRates
@@ -37,49 +40,51 @@ from ridgeformer.experiments.theorems.width import (
     QueryError,
     WidthRank,
 )
+from ridgeformer.registry import register
 
-THEOREMS: dict[str, Theorem] = {
-    theorem.name: theorem
-    for theorem in (
-        CGRate(),
-        FixedRates(),
-        ChebyshevWorstMode(),
-        RowSumRate(),
-        DiagonalPreconditioners(),
-        SeveralOutputs(),
-        InexactFixed(),
-        InexactCG(),
-        FiniteTermination(),
-        CompiledIsSolver(),
-        SinglePrecision(),
-        SinglePrecisionCG(),
-        WidthRank(),
-        EffectiveDimension(),
-        QueryError(),
-        FeatureDrift(),
-        NarrowTruncation(),
-        NarrowWidth(),
-        NarrowQuery(),
-        Sizes(),
-        Masking(),
-        InterpolatedProducts(),
-        DotProducts(),
-        Normaliser(),
-        RowSumSpectrum(),
-        SmootherLimits(),
-        Ablations(),
-        WithoutReductions(),
-        RidgeInTheWeights(),
-        Probes(),
-        SharedHeads(),
-        Communication(),
-        KnobDepth(),
-        KnobConditioning(),
-        KnobRidge(),
-        KnobCollinear(),
-        KnobTemperature(),
-        KnobWidth(),
-    )
-}
+THEOREMS = Theorem.registry
+"""Every theorem by its name; `register` adds the user's own."""
+
+for _theorem in (
+    CGRate(),
+    FixedRates(),
+    ChebyshevWorstMode(),
+    RowSumRate(),
+    DiagonalPreconditioners(),
+    SeveralOutputs(),
+    InexactFixed(),
+    InexactCG(),
+    FiniteTermination(),
+    CompiledIsSolver(),
+    SinglePrecision(),
+    SinglePrecisionCG(),
+    WidthRank(),
+    EffectiveDimension(),
+    QueryError(),
+    FeatureDrift(),
+    NarrowTruncation(),
+    NarrowWidth(),
+    NarrowQuery(),
+    Sizes(),
+    Masking(),
+    InterpolatedProducts(),
+    DotProducts(),
+    Normaliser(),
+    RowSumSpectrum(),
+    SmootherLimits(),
+    Ablations(),
+    WithoutReductions(),
+    RidgeInTheWeights(),
+    Probes(),
+    SharedHeads(),
+    Communication(),
+    KnobDepth(),
+    KnobConditioning(),
+    KnobRidge(),
+    KnobCollinear(),
+    KnobTemperature(),
+    KnobWidth(),
+):
+    register(_theorem)
 
 __all__ = ["THEOREMS", "Outcome", "Theorem", "Verdict", "chosen", "verify"]
