@@ -63,14 +63,19 @@ MARKS = re.compile(r"([_^])(?:\{([^}]*)\}|([A-Za-z0-9]+))|(?<=[^\W\d_])\*")
 
 
 def maths(text: str) -> Markup:
-    """Text as HTML: f_t, σ_{m+1}, 10^{−5} and f* are set, a few tags and links within a page
-    are kept, and all else is escaped."""
+    """Text as HTML; `Markup` stays as it is.
 
-    def set_mark(found: re.Match[str]) -> str:
-        if found[1] is None:
+    f_t, σ_{m+1}, 10^{−5} and f* are set as formulas, a few tags and links within the page are kept,
+    and everything else is escaped.
+    """
+    if isinstance(text, Markup):
+        return text
+
+    def set_mark(mark: re.Match[str]) -> str:
+        if mark[1] is None:
             return "<sup>∗</sup>"
-        tag = "sub" if found[1] == "_" else "sup"
-        return f"<{tag}>{found[2] or found[3]}</{tag}>"
+        tag = "sub" if mark[1] == "_" else "sup"
+        return f"<{tag}>{mark[2] or mark[3]}</{tag}>"
 
     safe = LINKS.sub(r'<a href="\1">\2</a>', str(escape(text)))
     safe = ENTITIES.sub(r"&\1;", TAGS.sub(r"<\1>", safe))

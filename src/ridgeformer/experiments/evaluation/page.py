@@ -193,8 +193,9 @@ class View:
                 f"With {self.own} supports the model's excess risk is <b>{spread(excess)}</b>, where 0 is the "
                 f"{self.best} and 1 is predicting 0."
             )
-        settings = [f"{n.replace('_', ' ')} {shown(v)}" for n, v in task.items() if n != "name"]
-        about = Paragraph(f"The task has {', '.join(settings)}.", "soft")
+        settings = {n.replace("_", " "): shown(v) for n, v in task.items() if n != "name"}
+        listed = ", ".join(f"{name} {value}" for name, value in settings.items() if value)
+        about = Paragraph(f"The settings of the task are: {listed}.", "soft")
         return [Paragraph(sentence), about, self.table(COLUMNS), *self.checked()]
 
     def checked(self) -> Iterable[Paragraph]:
@@ -304,8 +305,8 @@ class View:
         rates = {m: n.value for m, n in measured.items() if n is not None and n.mean is not None}
         queries = self.finding.settings["tasks"][self.task]["queries"]
         text = (
-            f"Speed was measured on this machine with {self.finding.settings['threads']} threads, "
-            f"{self.own} supports and {queries} queries in a prompt; other machines give other numbers."
+            f"Speed was measured on this machine, with {self.own} supports and {queries} queries in a prompt; "
+            f"other machines give other numbers. The number of threads was {self.finding.settings['threads']}."
         )
         drawn = Line(RATE, list(rates), list(rates.values()), color=LOOKS[MODEL]["color"])
         limits = (min(rates.values()) / 2, max(rates.values()) * 2)

@@ -207,7 +207,7 @@ def steps_section(finding: Finding, cases: list[Constants]) -> Section:
             ], t.color)
             for t in TUNINGS if t.solver == solver
         ]  # fmt: skip
-        return Panel(case.label, lines, Axes("log10 1/ε", "steps", log_y=False))
+        return Panel(case.label, lines, Axes("log_{10} 1/ε", "steps", log_y=False))
 
     figure = Figure([[panel(c, solver) for c in cases[:2]] for solver in (RICHARDSON, CHEBYSHEV)])
     rows, worst = [], 1.0
