@@ -17,13 +17,18 @@ def row(finding: Finding) -> list[str]:
     return [finding.name, settings, f"{cases:,.0f}", f"{worst:.4g}", f"{median:.2g}", word]
 
 
+def summary(findings: Sequence[Finding]) -> Table:
+    """One row for each theorem, which leads to its section."""
+    return Table(HEADER, [row(f) for f in findings], words=2, linked=True)
+
+
 def values(finding: Finding) -> list[float]:
     return [finding.get(m, finding.name).value for m in ("cases", "worst", "median")]
 
 
 def verify_page(findings: Sequence[Finding], seed: int, fast: bool) -> Page:
-    table = Table(HEADER, [row(f) for f in findings], words=2, linked=True)
-    summary = Section(
+    table = summary(findings)
+    first = Section(
         f"{sum(f.holds for f in findings)} of {len(findings)} theorems hold",
         [
             Paragraph(
@@ -40,7 +45,7 @@ def verify_page(findings: Sequence[Finding], seed: int, fast: bool) -> Page:
         "Theorems, measured",
         "Every statement is given with its constants and measured on compiled transformers and on "
         "the solvers themselves.",
-        [summary, *(section(f) for f in findings)],
+        [first, *(section(f) for f in findings)],
         f"The seed is {seed}{', with fast settings' if fast else ''}; everything runs in float64 unless "
         "a theorem says otherwise. All numbers are in <code>results.json</code>.",
         {f"Theorems, seed {seed}{how}": table},

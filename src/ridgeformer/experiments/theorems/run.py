@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -33,12 +34,16 @@ def verify(
     findings = [theorem.verify(seed, fast) for theorem in run.track(theorems, "verifying")]
     page = verify_page(findings, seed, fast)
     run.show(page.terminal)
-    values = {
+    run.write(page, results(findings, seed, fast))
+    return findings
+
+
+def results(findings: Sequence[Finding], seed: int, fast: bool) -> dict[str, Any]:
+    """What `results.json` holds."""
+    return {
         "version": __version__,
         "seed": seed,
         "fast": fast,
         "round-off": ROUND_OFF,
         "theorems": [entry(finding) for finding in findings],
     }
-    run.write(page, values)
-    return findings
