@@ -23,18 +23,9 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "STUDIES",
-    "THEOREMS",
-    "Finding",
-    "Study",
-    "Theorem",
-    "chosen",
-    "demo",
-    "evaluate",
-    "find_study",
-    "run_study",
-    "verify",
-]
+    "STUDIES", "THEOREMS", "Finding", "Study", "Theorem", "chosen", "demo", "evaluate", "find_study",
+    "run_study", "verify",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

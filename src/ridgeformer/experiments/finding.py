@@ -162,6 +162,10 @@ class Section:
     content: Sequence[Block]
     anchor: str = ""
 
+    @property
+    def tables(self) -> list[Table]:
+        return [block for block in self.content if isinstance(block, Table)]
+
 
 @dataclass(frozen=True)
 class Page:

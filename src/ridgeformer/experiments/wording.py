@@ -58,15 +58,15 @@ def shown(value: Any) -> str:
 
 LINKS = re.compile(r"&lt;a href=&#34;(#[\w-]+)&#34;&gt;(.*?)&lt;/a&gt;")
 TAGS = re.compile(r"&lt;(/?(?:sub|sup|b|i|code|br))&gt;")
-ENTITIES = re.compile(r"&amp;(lt|gt|amp);")
-MARKS = re.compile(r"([_^])(?:\{([^}]*)\}|([A-Za-z0-9]+))|(?<=[^\W\d_])\*")
+ENTITIES = re.compile(r"&amp;(lt|gt|amp|#39|#34);")
+MARKS = re.compile(r"(?<![^\W\d_]{2})([_^])(?:\{([^}]*)\}|([A-Za-z0-9]+))|(?<=[^\W\d_])\*")
 
 
 def maths(text: str) -> Markup:
     """Text as HTML; `Markup` stays as it is.
 
-    f_t, σ_{m+1}, 10^{−5} and f* are set as formulas, a few tags and links within the page are kept,
-    and everything else is escaped.
+    f_t, σ_{m+1}, 10^{−5} and f* are set as formulas, but not names of several letters such as my_file;
+    a few tags and links within the page are kept, and everything else is escaped.
     """
     if isinstance(text, Markup):
         return text

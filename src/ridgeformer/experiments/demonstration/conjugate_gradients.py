@@ -20,12 +20,14 @@ from ridgeformer.experiments.finding import (
     Stream,
     Table,
 )
+from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import CONTROL, MODEL, SOLVER
 from ridgeformer.models import residual_stream, trajectory
 from ridgeformer.solvers import ConjugateGradient, krr, solve
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
 from ridgeformer.theory import cg_prediction_bound
 
+PROSE = Prose("demo")
 CONDITIONS = (10.0, 100.0, 1000.0)
 FEATURES, SUPPORTS, STEPS, PROMPTS, RIDGE = 8, 32, 10, 64, 1.0
 SMALLEST = 1e-17
@@ -110,23 +112,12 @@ def convergence(model: CompiledModel, seed: int, conditions: Iterable[float]) ->
         panels.append(errors.panel(f"κ = {condition:g}", axes, "theorem's bound", "textbook CG"))
         *absolute, ratio = errors.numbers.values()
         rows.append([f"{condition:g}", *(f"{v:.1e}" for v in absolute), f"{ratio:.2f}"])
+    settings = {"features": FEATURES, "supports": SUPPORTS, "steps": STEPS, "ridge": RIDGE}
     return Finding(
-        "conjugate-gradients",
-        seed,
-        PROMPTS,
-        {"features": FEATURES, "supports": SUPPORTS, "steps": STEPS, "ridge": RIDGE},
-        MEASURES,
-        out.numbers,
-        title="The transformer is conjugate gradients",
-        see="Open circles are read off the query tokens of the compiled transformer, one for each CG step. "
-        "The line is textbook CG, and the dotted line is the theorem's bound "
-        "√(k(x)ᵀA⁻¹k(x))·2((√κ−1)/(√κ+1))^t·‖α*‖_A. The circles lie on the line, and both stay under the "
-        "bound. Near the end of an ill-conditioned run they part, because CG itself is chaotic there: the "
-        "third column of the table compares textbook CG with itself after its supports are reordered, which "
-        "changes nothing in exact arithmetic.",
-        figures=[Figure([panels])],
-        tables=[Table(["κ", *MEASURES], rows)],
-    )
+        "conjugate-gradients", seed, PROMPTS, settings, MEASURES, out.numbers,
+        figures=[Figure([panels])], tables=[Table(["κ", *MEASURES], rows)],
+        **PROSE.titled("convergence"),
+    )  # fmt: skip
 
 
 def residual_streams(model: CompiledModel, condition: float, seed: int) -> Finding:
@@ -152,28 +143,12 @@ def residual_streams(model: CompiledModel, condition: float, seed: int) -> Findi
         for entry in model.sites["predictions"]
     }
     layers = ((torch.arange(len(values)) - 1) / 2).tolist()
-    return Finding(
-        "residual-stream",
-        seed,
-        1,
-        title="The residual stream, layer by layer",
-        see=f"One prompt with κ = {condition:g} is shown. Each step takes seven layers: the mat-vec, pᵀAp, two "
-        "layers for its reciprocal, the update of r, rᵀr, and the new direction. Watch α fill at the support, "
-        "r and p change places as they are rewritten, and f converge at the query at the marks f_1, f_2, …; "
-        "grey is an exact zero.",
-        figures=[Heatmap(streams, layers, marks)],
-    )
+    words = PROSE.titled("stream", condition=condition)
+    return Finding("residual-stream", seed, 1, figures=[Heatmap(streams, layers, marks)], **words)
 
 
 def sizes(model: CompiledModel, seed: int) -> Finding:
     size = size_report(model)
-    return Finding(
-        "sizes",
-        seed,
-        0,
-        {name: float(value) for name, value in size.items()},
-        title="What was compiled first",
-        see="The first model is an instance of the generic transformer with linear attention, a ReLU MLP and no "
-        "normalisation. Its weights do not depend on the number of supports.",
-        tables=[Table(list(size), [[f"{v:,.6g}" for v in size.values()]], words=0)],
-    )
+    table = Table(list(size), [[f"{v:,.6g}" for v in size.values()]], words=0)
+    settings = {name: float(value) for name, value in size.items()}
+    return Finding("sizes", seed, 0, settings, tables=[table], **PROSE.titled("sizes"))

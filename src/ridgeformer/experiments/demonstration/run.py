@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -10,11 +9,10 @@ from rich.console import Console
 from ridgeformer.experiments.demonstration import conjugate_gradients as cg
 from ridgeformer.experiments.demonstration.softmax import CASES, softmax
 from ridgeformer.experiments.demonstration.trained import trained
-from ridgeformer.experiments.finding import Figure, Finding, Page
+from ridgeformer.experiments.finding import Figure
 from ridgeformer.experiments.picture import png
 from ridgeformer.experiments.run import Run, check_writable, write_whole
 
-TITLE = "A transformer that runs conjugate gradients"
 SHOWN = [0, 2, 4, 5, 6, 7]
 """The columns about softmax that fit a terminal; the page has all."""
 
@@ -28,7 +26,7 @@ def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path
     first = cg.convergence(model, seed, run.track(cg.CONDITIONS))
     figure = first.figures[0]
     assert isinstance(figure, Figure)
-    write_whole(picture, png(figure, TITLE))
+    write_whole(picture, png(figure, cg.PROSE.titled("page")["title"]))
     run.console.print(f"The picture: [bold]{picture}[/bold]", soft_wrap=True)
     size = cg.sizes(model, seed)
     layers, width = (int(size.settings[name]) for name in ("layers", "d_model"))
@@ -44,16 +42,4 @@ def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path
     run.show({beside: third.tables[0]})
     findings = [first, cg.residual_streams(model, cg.CONDITIONS[1], seed), second, third, size]
     values = {"seed": seed, "findings": [finding.to_dict() for finding in findings]}
-    return run.write(demo_page(findings), values)
-
-
-def demo_page(findings: Sequence[Finding]) -> Page:
-    return Page(
-        TITLE,
-        "A solver is written once, compiled to the weights of an ordinary linear-attention transformer, and "
-        "read back while the transformer solves kernel ridge regression in its forward pass.",
-        [finding.section() for finding in findings],
-        f"There are {cg.PROMPTS} prompts for each condition number, with {cg.SUPPORTS} supports, {cg.FEATURES} "
-        f"features and λ = {cg.RIDGE:g}; everything runs in float64 with seed {findings[0].seed}. Errors are the "
-        "worst over prompts and queries. All numbers are in <code>findings.json</code>.",
-    )
+    return run.write(cg.PROSE.page([f.section() for f in findings], first), values)

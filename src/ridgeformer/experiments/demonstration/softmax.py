@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ridgeformer.compiler import Exact, Interpolated, SoftmaxAttention, compile, size_report
-from ridgeformer.experiments.demonstration.conjugate_gradients import Errors
+from ridgeformer.experiments.demonstration.conjugate_gradients import PROSE, Errors
 from ridgeformer.experiments.finding import Axes, Collector, Figure, Finding, Table
 from ridgeformer.kernels import Exponential, Gaussian, Kernel
 from ridgeformer.models import reference, trajectory
@@ -96,21 +96,9 @@ def softmax(seed: int, cases: Iterable[Case]) -> Finding:
             out.exact(name, case.title, value, steps=case.steps)
         panels.append(errors.panel(case.title, axes, "one head (Nadaraya–Watson)", "solver"))
         rows.append(row)
+    settings = {"supports": SUPPORTS, "largest norm": MAX_NORM, "largest target": MAX_TARGET}
     return Finding(
-        "softmax",
-        seed,
-        PROMPTS,
-        {"supports": SUPPORTS, "largest norm": MAX_NORM, "largest target": MAX_TARGET},
-        MEASURES,
-        out.numbers,
-        title="Softmax attention: kernels are attention weights",
-        see="These are solvers behind softmax attention. The kernel head's weights are K/D with D = 1 + ΣK, since "
-        "the aggregator is a sink of logit 0, and MLPs multiply D back or use it as a preconditioner. CG has a "
-        f"gated MLP, whose products are exact. The others have a plain ReLU MLP of {WIDTH} neurons, which "
-        "interpolates products, so that the error falls until it meets that floor. The dotted line is what one "
-        "softmax head computes, the Nadaraya–Watson smoother: it solves nothing, and stays where it is. "
-        "Richardson and Chebyshev are tuned to the interval that is certain for every prompt of the domain, "
-        "which is much wider than that of these prompts.",
-        figures=[Figure([panels])],
-        tables=[Table(HEADER, rows)],
-    )
+        "softmax", seed, PROMPTS, settings, MEASURES, out.numbers,
+        figures=[Figure([panels])], tables=[Table(HEADER, rows)],
+        **PROSE.titled("softmax", width=WIDTH),
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from sklearn import linear_model
 from torch import Tensor
 
 from ridgeformer.compiler import LinearAttention, compile
+from ridgeformer.experiments.demonstration.conjugate_gradients import PROSE
 from ridgeformer.experiments.finding import Axes, Collector, Figure, Finding, Number, Table
 from ridgeformer.experiments.wording import line
 from ridgeformer.models import trajectory, zoo
@@ -66,15 +67,16 @@ def fitted_readouts(model: TrainedModel, prompt: Prompt, other: Held) -> Tensor:
     known = query_streams(model, other.sample.prompt)
     targets = other.sample.targets.flatten(0, 1).numpy()
     fitted = [
-        linear_model.LinearRegression().fit(rows(x), targets).predict(rows(z))
+        linear_model.LinearRegression().fit(matrix(x), targets).predict(matrix(z))
         for x, z in zip(known, streams, strict=True)
     ]
     return torch.stack([torch.from_numpy(f).view(*streams.shape[1:3], 1) for f in fitted])
 
 
-def rows(stream: Float[Tensor, "batch q d_model"]) -> np.ndarray:
-    matrix: np.ndarray = stream.flatten(0, 1).double().numpy()
-    return matrix
+def matrix(stream: Float[Tensor, "batch q d_model"]) -> np.ndarray:
+    """One row for each query of each prompt."""
+    rows: np.ndarray = stream.flatten(0, 1).double().numpy()
+    return rows
 
 
 def described(finding: Finding) -> Finding:
@@ -90,22 +92,13 @@ def described(finding: Finding) -> Finding:
     ]
     fitted, own = finding.by_kind["excess", FITTED], finding.by_kind["excess", CG]
     ahead = [t for t, (a, b) in enumerate(zip(fitted, own, strict=False)) if a.ends[1] < b.ends[0]]
+    rows = [[str(t), *row] for t, row in enumerate(zip(*cells, strict=True))]
     return replace(
         finding,
-        title="Trained models beside compiled CG",
-        see="The task is linear regression in 8 dimensions with condition numbers from 1 to 100 and 32 supports. "
-        "The excess risk is 0 for the Bayes predictor, which is ridge regression, and 1 for the mean. CG is "
-        "compiled with the ridge of the task and read after each step. The trained models, which saw nothing "
-        "but prompts and targets, are read after each layer: through their own readout, which is trained for "
-        "the last layer only, and through one that least squares fits for each layer on other prompts, where "
-        "noise costs it about 0.001. CG solves for one weight per support, and its predictions come near the "
-        "solution only after about as many steps as there are eigenvalues. With a fitted readout the model "
-        f"“linear” is ahead of CG, beyond its intervals, after the layers {', '.join(map(str, ahead)) or 'none'}.",
         figures=[Figure.of(lines, Axes("step, or layer", "excess risk"))],
-        tables=[
-            Table(["after step or layer", *METHODS], [[str(t), *row] for t, row in enumerate(zip(*cells, strict=True))])
-        ],
-    )  # fmt: skip
+        tables=[Table(["after step or layer", *METHODS], rows)],
+        **PROSE.titled("trained", ahead=ahead),
+    )
 
 
 def drawn(number: Number) -> Number:

@@ -20,9 +20,11 @@ from ridgeformer.experiments.finding import (
     Section,
     Table,
 )
+from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.theorems.base import ROUND_OFF
 from ridgeformer.experiments.wording import line, plain, shown, spread
 
+PROSE = Prose("evaluation")
 MODEL, BEST, UNAWARE = "model", "best", "unaware"
 LOOKS: dict[str, dict[str, Any]] = {
     MODEL: {"color": "#2f5fd0", "dash": "solid", "width": 4.0},
@@ -56,16 +58,8 @@ def page_of(finding: Finding) -> Page:
     if finding.settings["refusals"]:
         sections.append(refused(finding))
     name, _, description = finding.settings["model"].partition(": ")
-    return Page(
-        f"Evaluation of {name}",
-        f"The model is {description}. There are {finding.prompts} new prompts in each setting; bars are 95 % "
-        "intervals over prompts, with the same resamples for all methods.",
-        sections,
-        f"The seed is {finding.seed}. An excess below 10^{{−5}} is drawn there. An excess above 100, an error above "
-        "ten times the largest of the best predictor, and an R² below −0.25 are not drawn. All numbers are in "
-        "<code>results.json</code>.",
-        {f"{view.task}, {view.own} supports": view.narrow() for view in views},
-    )
+    terminal = {f"{view.task}, {view.own} supports": view.narrow() for view in views}
+    return PROSE.page(sections, finding, terminal, name=name, description=description)
 
 
 def refused(finding: Finding) -> Section:
@@ -75,12 +69,8 @@ def refused(finding: Finding) -> Section:
          plain(r["value"]) if "value" in r else "", r["reason"]]
         for r in finding.settings["refusals"]
     ]  # fmt: skip
-    text = (
-        "In these settings a method gives no prediction, for the reason that is stated; the figures "
-        "have gaps there."
-    )
     table = Table(["method", "supports", "shift", "value", "reason"], rows, words=5)
-    return Section("What was refused", [Paragraph(text), table])
+    return PROSE.section("refused", table)
 
 
 @dataclass(frozen=True)
@@ -115,16 +105,16 @@ class View:
 
     def sections(self) -> list[Section]:
         name = f" ({self.task})" if len(self.finding.settings["tasks"]) > 1 else ""
-        parts: list[tuple[str, list[Block]]] = [
-            (f"Task {self.finding.settings['tasks'][self.task]['name']}", self.summary()),
-            ("Error against the number of supports", self.by_supports()),
-            ("Excess risk against the number of supports", self.excess()),
-            ("Excess risk against the condition number", self.condition()),
-            ("Agreement with the best predictor", self.agreement()),
-            ("Shifts of the task", self.shifts()),
-            ("Speed", self.speed()),
+        parts = [
+            self.summary(),
+            self.by_supports(),
+            self.excess(),
+            *self.condition(),
+            self.agreement(),
+            self.shifts(),
+            self.speed(),
         ]
-        return [Section(title + name, content) for title, content in parts if content]
+        return [replace(part, title=part.title + name) for part in parts]
 
     def table(self, columns: dict[str, str]) -> Table:
         rows = []
@@ -182,45 +172,23 @@ class View:
         others = [m for m in self.labels if m not in LOOKS]
         return LOOKS.get(method) or {"color": PALETTE[(2 + others.index(method)) % len(PALETTE)]}
 
-    def summary(self) -> list[Block]:
+    def summary(self) -> Section:
         excess, task = self.at_own("excess", MODEL), self.finding.settings["tasks"][self.task]
-        if excess is None:
-            sentence = "The model gives no prediction."
-        elif excess.mean is None:
-            sentence = "The best predictor explains nothing here, so that no excess is defined."
-        else:
-            sentence = (
-                f"With {self.own} supports the model's excess risk is <b>{spread(excess)}</b>, where 0 is the "
-                f"{self.best} and 1 is predicting 0."
-            )
         settings = {n.replace("_", " "): shown(v) for n, v in task.items() if n != "name"}
-        listed = ", ".join(f"{name} {value}" for name, value in settings.items() if value)
-        about = Paragraph(f"The settings of the task are: {listed}.", "soft")
-        return [Paragraph(sentence), about, self.table(COLUMNS), *self.checked()]
+        about = PROSE.text("settings", settings={n: v for n, v in settings.items() if v})
+        words = {"name": task["name"], "excess": excess, "own": self.own, "best": self.best}
+        table = self.table(COLUMNS)
+        return PROSE.section("summary", Paragraph(about, "soft"), table, *self.checked(), **words)
 
     def checked(self) -> Iterable[Paragraph]:
         """Whether what is called best is best, as far as the model's errors can tell."""
         gap, literal = (self.at_own(m, MODEL) for m in ("disagreement", "excess from targets"))
-        if gap is None or literal is None or gap.mean is None:
-            return
-        verdict = (
-            "which includes 0, as it must for a Bayes predictor"
-            if gap.ends[0] <= ROUND_OFF and gap.ends[1] >= -ROUND_OFF
-            else "<b>which does not include 0</b>, as a Bayes predictor should 19 times in 20"
-        )
-        yield Paragraph(
-            "The excess is measured by the distance to the best predictor. Measured against the targets it is "
-            f"{spread(literal)}; the difference is {spread(gap)}, {verdict}.",
-            "soft",
-        )
+        if gap is not None and literal is not None and gap.mean is not None:
+            zero = gap.ends[0] <= ROUND_OFF and gap.ends[1] >= -ROUND_OFF
+            text = PROSE.text("checked", gap=gap, literal=literal, includes_zero=zero)
+            yield Paragraph(text, "soft")
 
-    def by_supports(self) -> list[Block]:
-        known = [n.mean or 0.0 for n in self.numbers("mse", BEST)]
-        axes = Axes("supports", "mean squared error")
-        figure = self.figure("mse", "supports", axes, 10 * max(known))
-        return [Paragraph(self.ranking()), figure]
-
-    def ranking(self) -> str:
+    def by_supports(self) -> Section:
         """Which methods are better or worse than the model on the same prompts."""
         groups: dict[str, list[str]] = {"below": [], "above": [], "not distinguishable from": []}
         for method, label in self.labels.items():
@@ -231,87 +199,56 @@ class View:
             place = "below" if low > 0 else "above" if high < 0 else "not distinguishable from"
             groups[place].append(label)
         said = [f"{how} that of {'; '.join(names)}" for how, names in groups.items() if names]
-        if not said:
-            return f"The dashed line to compare with is the {self.best}."
-        return f"With {self.own} supports the model's error is {', and '.join(said)}."
+        known = [n.mean or 0.0 for n in self.numbers("mse", BEST)]
+        axes = Axes("supports", "mean squared error")
+        figure = self.figure("mse", "supports", axes, 10 * max(known))
+        return PROSE.section("supports", figure, said=said, own=self.own, best=self.best)
 
-    def excess(self) -> list[Block]:
+    def excess(self) -> Section:
         numbers = [n for n in self.numbers("excess", MODEL) if n.mean is not None]
-        text = "The scale goes from the best predictor (0) to predicting 0 (1)."
-        if numbers:
-            least, last = min(numbers, key=lambda n: n.value), numbers[-1]
-            text = (
-                f"The model is nearest to the {self.best} with {least.setting['supports']} supports, where its "
-                f"excess is {spread(least)}."
-            )
-            if last is not least:
-                text += f" With the most, {last.setting['supports']}, it is {spread(last)}."
-        return [Paragraph(text), self.figure("excess", "supports", Axes("supports", EXCESS))]
+        least = min(numbers, key=lambda n: n.value, default=None)
+        figure = self.figure("excess", "supports", Axes("supports", EXCESS))
+        return PROSE.section("excess", figure, numbers=numbers, least=least, best=self.best)
 
-    def condition(self) -> list[Block]:
+    def condition(self) -> Iterable[Section]:
         numbers = self.numbers("excess by condition", MODEL)
-        if not numbers:
-            return []
-        text = (
-            "From the quarter of the prompts with the smallest cond(ΦᵀΦ + λI) to the quarter with the largest, "
-            f"the model's excess goes from {spread(numbers[0])} to {spread(numbers[-1])}."
-        )
-        axes = Axes("cond(ΦᵀΦ + λI), median of the quarter", EXCESS)
-        return [Paragraph(text), self.figure("excess by condition", "middle", axes)]
+        if numbers:
+            axes = Axes("cond(ΦᵀΦ + λI), median of the quarter", EXCESS)
+            figure = self.figure("excess by condition", "middle", axes)
+            yield PROSE.section("condition", figure, numbers=numbers)
 
-    def agreement(self) -> list[Block]:
+    def agreement(self) -> Section:
         number = self.at_own("R²", MODEL)
-        text = "The figure shows how much of the best predictor's variation each method reproduces."
-        if number is not None:
-            text = (
-                f"With {self.own} supports the model's predictions reproduce those of the {self.best} with an R² "
-                f"of {spread(number)}; a low error alone would not show whose predictions they are."
-            )
-        axes = Axes("supports", "R² with the best predictor")
-        measures = {m: m for m in ("squared difference", "correlation", "R²")}
-        return [Paragraph(text), self.figure("R²", "supports", axes, None), self.table(measures)]
+        figure = self.figure("R²", "supports", Axes("supports", "R² with the best predictor"), None)
+        table = self.table({m: m for m in ("squared difference", "correlation", "R²")})
+        return PROSE.section(
+            "agreement", figure, table, number=number, own=self.own, best=self.best
+        )
 
-    def shifts(self) -> list[Block]:
-        content: list[Block] = [
-            Paragraph(
-                "Nothing is trained or fitted again: each point is a task that differs in one respect, and the "
-                "excess is over that task's own best predictor. The dotted line is what the best predictor of "
-                "the original task pays for not knowing of the shift."
-            )
-        ]
+    def shifts(self) -> Section:
+        content: list[Block] = []
         every = (n for m in self.labels for n in self.numbers("excess under shift", m))
         for kind in dict.fromkeys(str(n.setting["shift"]) for n in every):
-            content.append(Paragraph(self.shift_sentence(kind), "see"))
+            model, unaware = (self.worst_shift(m, kind) for m in (MODEL, UNAWARE))
+            text = PROSE.text("shift", kind=kind, model=model, unaware=unaware)
             axes = Axes(SHIFTS.get(kind, kind), EXCESS)
-            content.append(self.figure("excess under shift", "value", axes, shift=kind))
-        return content
+            figure = self.figure("excess under shift", "value", axes, shift=kind)
+            content += [Paragraph(text, "see"), figure]
+        return PROSE.section("shifts", *content)
 
-    def shift_sentence(self, kind: str) -> str:
-        def worst(method: str) -> Number | None:
-            among = self.numbers("excess under shift", method, shift=kind)
-            known = [n for n in among if n.mean is not None]
-            return max(known, key=lambda n: n.value, default=None)
+    def worst_shift(self, method: str, kind: str) -> Number | None:
+        among = self.numbers("excess under shift", method, shift=kind)
+        return max((n for n in among if n.mean is not None), key=lambda n: n.value, default=None)
 
-        model, unaware = worst(MODEL), worst(UNAWARE)
-        if model is None or unaware is None:
-            return f"{kind.capitalize()}: the model gives no prediction."
-        return (
-            f"{kind.capitalize()}: the model's largest excess is {spread(model)}, at "
-            f"{plain(float(model.setting['value']))}; not knowing of the shift costs at most {spread(unaware)}."
-        )
-
-    def speed(self) -> list[Block]:
+    def speed(self) -> Section:
         measured = {m: self.at_own(RATE, m) for m in self.labels}
         rates = {m: n.value for m, n in measured.items() if n is not None and n.mean is not None}
-        queries = self.finding.settings["tasks"][self.task]["queries"]
-        text = (
-            f"Speed was measured on this machine, with {self.own} supports and {queries} queries in a prompt; "
-            f"other machines give other numbers. The number of threads was {self.finding.settings['threads']}."
-        )
         drawn = Line(RATE, list(rates), list(rates.values()), color=LOOKS[MODEL]["color"])
         limits = (min(rates.values()) / 2, max(rates.values()) * 2)
         axes = Axes("", RATE, bars="beside", y_limits=limits)
-        return [Paragraph(text), Figure.of([drawn], axes)]
+        queries = self.finding.settings["tasks"][self.task]["queries"]
+        words = {"own": self.own, "queries": queries, "threads": self.finding.settings["threads"]}
+        return PROSE.section("speed", Figure.of([drawn], axes), **words)
 
 
 def cell_of(number: Number, interval: bool = True) -> str:

@@ -11,13 +11,13 @@ from ridgeformer.experiments.finding import (
     Line,
     Number,
     Page,
-    Paragraph,
     Section,
     Table,
 )
+from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import CONTROL, SHADES, SOLVER, line, plain, spread
 
-ERRORS, STEPS = "Error of one mat-vec", "CG on dot products from heads"
+PROSE = Prose("dot_products")
 
 
 def matvec_section(finding: Finding) -> Section:
@@ -42,17 +42,11 @@ def matvec_section(finding: Finding) -> Section:
     factor = finding.get("round-off", most).value
     floor = [factor * 2.0**-52 / e for e in s["epsilons"]]
     lines.append(Line(f"{factor:.1f}·u/ε", s["epsilons"], floor, bound=True, color=CONTROL))
-    text = (
-        "With h pairs of heads at the scales ±ε, …, ±hε, K v is computed with an error of order ε^{2h}, so that "
-        "the slope of the error in a log-log plot should equal the number 2h of heads. This holds within 0.3 "
-        f"for {kept} of {len(rows)} slopes. A slope is fitted where ε ≤ {s['largest ε of a fit']:g} and the "
-        f"error is at least {s['times above round-off in a fit']:g} times the round-off, which is a small "
-        "multiple of u/ε with u = 2^{−52}. The best ε lies where the two errors meet; there "
-        f"{most} reach an error of {finding.get('least error', most).value:.1e}."
-    )
     figure = Figure.of(lines, Axes("ε", "relative error of K v", log_x=True))
-    header = ["", "slope", "points", "round-off ÷ (u/ε)", "best ε", "least error"]
-    return Section(ERRORS, [Paragraph(text), figure, Table(header, rows)])
+    table = Table(["", "slope", "points", "round-off ÷ (u/ε)", "best ε", "least error"], rows)
+    least = finding.get("least error", most)
+    words = {"s": s, "kept": kept, "count": len(rows), "most": most, "least": least}
+    return PROSE.section("matvec", figure, table, **words)
 
 
 def drifts(finding: Finding, ridge: float) -> list[Number]:
@@ -109,40 +103,18 @@ def cg_section(finding: Finding) -> Section:
         for n in drifts(finding, other)
         if elsewhere.items() <= n.setting.items()
     ]
-    others = "; ".join(f"{spread(n)} at κ = {condition:.0f}" for n, condition in same)
     covered = sum(n.value == 0 for n in finding.numbers if n.measure == "largest constant")
-    text = (
-        "Exact CG obeys |f_t − f*| ≤ 2ρ^t·scale with ρ = (√κ − 1)/(√κ + 1) and scale = "
-        "‖α*‖_A·√(k(x)ᵀA⁻¹k(x)). Inexact products add a second term: |f̂_t − f_t| ≤ C·t·ε_mv·scale, where "
-        "ε_mv is the measured error of one mat-vec, so that |f̂_t − f*| is at most the sum of both. Here C "
-        "is the least constant that serves a prompt at all steps and queries. "
-        f"At λ = {ridge:g} its mean over prompts lies between {plain(min(sizes))} and {plain(max(sizes))}, "
-        f"and no prompt needs more than {plain(largest)}, for ε_mv from {plain(min(errors))} to "
-        f"{plain(max(errors))}. It is not a universal constant: with {same[0][0].method} it is {others}. "
-        "The last two columns give the C that is needed beyond the first term. In "
-        f"{covered} of {len(rows)} cases it is 0, because the first term still exceeds every error at "
-        "these depths; there the sum says nothing about ε."
-    )
     header = [
         "model", "κ", "ε_mv", "C: model − exact CG", "largest", "C beyond 2ρ^t·scale", "largest",
     ]  # fmt: skip
-    return Section(STEPS, [Paragraph(text), cg_figure(finding, ridge), Table(header, rows)])
+    return PROSE.section(
+        "cg", cg_figure(finding, ridge), Table(header, rows),
+        s=s, sizes=sizes, largest=largest, errors=errors, same=same, covered=covered, count=len(rows),
+    )  # fmt: skip
 
 
 def dot_products_page(finding: Finding) -> Page:
-    s = finding.settings
-    matvec, cg = matvec_section(finding), cg_section(finding)
-    tables = [block for part in (matvec, cg) for block in part.content if isinstance(block, Table)]
-    return Page(
-        "Dot products from softmax heads",
-        "Pairs of softmax heads at small opposite scales return K v for the linear kernel. This page "
-        "shows how exact they are, and how their error affects conjugate gradients.",
-        [matvec, cg],
-        f"There are {finding.prompts} prompts of {s['supports']} supports and {s['queries']} queries, with "
-        f"{s['features']} features of E|φ|² = 1 that are clipped to norm {s['largest norm']:g}. The targets "
-        f"are linear with noise of standard deviation {s['noise']:g}. The models have gated MLPs and run in "
-        f"float64 with seed {finding.seed}. Bars and brackets are 95 % bootstrap intervals over prompts, and "
-        "fits are repeated on each resample; a largest value is taken over prompts and has no interval. "
-        "With fewer than 8 prompts a smaller plan is run. All numbers are in <code>findings.json</code>.",
-        {ERRORS: tables[0], STEPS: tables[1].columns(range(5))},
-    )
+    sections = [matvec_section(finding), cg_section(finding)]
+    matvec, cg = (section.tables[0] for section in sections)
+    terminal = {sections[0].title: matvec, sections[1].title: cg.columns(range(5))}
+    return PROSE.page(sections, finding, terminal)

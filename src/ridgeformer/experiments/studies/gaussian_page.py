@@ -12,13 +12,14 @@ from ridgeformer.experiments.finding import (
     Number,
     Page,
     Panel,
-    Paragraph,
     Section,
     Setting,
     Table,
 )
+from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import CONTROL, SHADES, SOLVER, line, plain, spread, within
 
+PROSE = Prose("gaussian")
 CERTIFIED, SAME = "certified range", "same range"
 RICHARDSON, CHEBYSHEV = "richardson", "chebyshev"
 
@@ -71,18 +72,8 @@ def blocks_section(finding: Finding) -> Section:
                 ])  # fmt: skip
             row.append(Panel(f"{name}, k = {k}", lines, axes))
         rows.append(row)
-    text = (
-        "One block is one step; a few more blocks are set-up, which computes |x|² and at the end the "
-        "division that a prediction needs. The model's error falls with the solver's until it meets a "
-        "floor, and a wider MLP lowers that floor. The table gives the first step, among those drawn, at "
-        "which the mean error exceeds the solver's by 10 %, and the error after the last step. With exact "
-        f"products from a gated MLP, model and solver differ by at most {exact.value:.0e} over "
-        f"{exact.setting['steps']} steps."
-    )
     header = ["solver", "model", "set-up blocks", "parts at step", "last error"]
-    return Section(
-        "Block by block", [Paragraph(text), Figure(rows), Table(header, parted, words=2)]
-    )
+    return PROSE.section("blocks", Figure(rows), Table(header, parted, words=2), exact=exact)
 
 
 def floor_section(finding: Finding) -> Section:
@@ -118,23 +109,15 @@ def floor_section(finding: Finding) -> Section:
     beside = floors(CHEBYSHEV, CERTIFIED, k_other)
     ratios = [a.value / b.value for a, b in zip(other, beside, strict=True)]
     inside = sum(within(n, -2.2, -1.8) for n in slopes)
-    text = (
-        "The floor is the RMSE between the model's prediction and that of the solver with the same "
-        f"coefficients, after {s['floor steps']} steps of both. Interpolating squares with hinges a distance "
-        f"h apart costs h²/4, so the slope should be −2: of {len(slopes)} fitted slopes, {inside} have their "
-        f"whole interval within −2 ± 0.2. Richardson's floor is {min(ratios):.2f} to {max(ratios):.2f} times "
-        "Chebyshev's, depending on the width: its iterates have a smaller bound, so that the MLP multiplies "
-        "over a narrower range. The last column gives the largest error of any query at any width, as a "
-        "share of what the model promises for its whole domain; the narrowest models promise nothing. The "
-        "control rows are explained in the next section."
-    )
     axes = Axes("MLP width", "floor", log_x=True, x_ticks=widths)
     header = [
         "setting", "slope", f"floor at width {widths[0]}", f"floor at width {widths[-1]}",
         "largest ÷ promised",
     ]  # fmt: skip
-    figure = Figure.of(lines, axes)
-    return Section("Floor against width", [Paragraph(text), figure, Table(header, rows)])
+    return PROSE.section(
+        "floor", Figure.of(lines, axes), Table(header, rows),
+        s=s, count=len(slopes), inside=inside, ratios=ratios,
+    )  # fmt: skip
 
 
 def width_section(finding: Finding) -> Section:
@@ -152,17 +135,6 @@ def width_section(finding: Finding) -> Section:
     ranged = log10((1 + 2.2 * supports[-1] ** 0.5) / (1 + 2.2 * supports[0] ** 0.5))
     share = ranged / decades
     verdict = "lies within" if within(certified, 0.35, 0.65) else "does not lie wholly within"
-    text = (
-        f"The width at which the floor is {s['floor for which a width is asked']:g} grows as a power of k "
-        f"with the exponent {spread(certified)}; the interval {verdict} ½ ± 0.15. Two things grow with k. "
-        "The first is the range over which the MLP multiplies. It is Y(1 + 2.2√k), because λα is bounded by "
-        f"the worst case ‖y‖ ≤ √k·Y; over these k its exponent is {share:.2f}, which contributes "
-        f"{share / 2:.2f} to the exponent of the width. The control gives every k the range of the largest, "
-        f"on the same prompts, and leaves {spread(same)}. The rest agrees with what the preconditioner does: "
-        "an error in a product reaches α multiplied by D. The mean of D over supports has the exponent "
-        f"{growth:.2f} here, which would contribute {growth / 2:.2f} if the errors of all supports had the "
-        "same sign."
-    )
     figure = Figure.of(
         [
             line("certified range Y(1 + 2.2√k)", supports, needed(CERTIFIED), SHADES[1]),
@@ -179,7 +151,10 @@ def width_section(finding: Finding) -> Section:
     ]
     rows.append(["exponent", spread(certified), spread(same), f"{growth:.2f}"])
     header = ["supports", "width needed", "width needed, range of the largest k", "mean of D"]
-    return Section("Width against supports", [Paragraph(text), figure, Table(header, rows)])
+    return PROSE.section(
+        "width", figure, Table(header, rows),
+        s=s, certified=certified, verdict=verdict, share=share, same=same, growth=growth,
+    )  # fmt: skip
 
 
 class Constants(NamedTuple):
@@ -220,18 +195,8 @@ def steps_section(finding: Finding, cases: list[Constants]) -> Section:
             worst = min(worst, r_squared.value)
             fitted = [spread(slope), f"{r_squared.value:.4f}", *map(spread, factors)]
             rows.append([case.label, t.label, *fitted])
-    text = (
-        "The figure counts the steps, and hence the blocks, until a prompt's RMSE to KRR stays below ε. "
-        f"They are linear in log 1/ε: the worst R² is {worst:.4f}. The slope is what the notation "
-        "O(log 1/ε) hides. Theory gives κ'/2 for Richardson with the best constant step, κ' with η = 1, "
-        "which takes row averages as they are, and √κ'/2 for Chebyshev. Here κ' belongs to the interval "
-        "that the solver is tuned to: the certain one, which holds for every prompt of the domain, or "
-        "that of these prompts. The counts are those of the solver, which a gated model repeats to "
-        "round-off and a ReLU model down to its floor."
-    )
     header = ["setting", "method", "steps per ln 1/ε", "R²", "÷ κ'", "÷ √κ'"]
-    table = Table(header, rows, words=2)
-    return Section("Blocks against log 1/ε", [Paragraph(text), figure, table])
+    return PROSE.section("steps", figure, Table(header, rows, words=2), worst=worst)
 
 
 def constants_section(finding: Finding, cases: list[Constants]) -> Section:
@@ -264,21 +229,13 @@ def constants_section(finding: Finding, cases: list[Constants]) -> Section:
         ratios = [a.value / b.value for a, b in zip(certain, own, strict=True)]
         return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
-    text = (
-        "The bound on κ' is (k + 1)(1 + λ/2)/λ. Ratios are the steps of Richardson divided by the steps of "
-        f"Chebyshev. With the certain interval Chebyshev takes {cost(CHEBYSHEV)} times the steps that it "
-        f"takes with the prompts' own, and Richardson {cost(RICHARDSON)} times: its step hardly depends on "
-        "the lower end, and with the shorter step the largest modes die sooner. The effect of a constant "
-        "error is the largest ‖D^{½}A⁻¹k(x)‖ over queries. Its bound lets the error change from step to step "
-        "in the worst way, for 48 Chebyshev steps."
-    )
     table = Table(["", *(case.label for case in cases)], rows)
-    return Section("The constants", [Paragraph(text), table])
+    costs = {solver: cost(solver) for solver in (CHEBYSHEV, RICHARDSON)}
+    return PROSE.section("constants", table, **costs)
 
 
 def gaussian_page(finding: Finding) -> Page:
-    s = finding.settings
-    cases = [Constants(*case) for case in s["constants"]]
+    cases = [Constants(*case) for case in finding.settings["constants"]]
     sections = [
         blocks_section(finding),
         floor_section(finding),
@@ -286,25 +243,11 @@ def gaussian_page(finding: Finding) -> Page:
         steps_section(finding, cases),
         constants_section(finding, cases),
     ]
-    _, floors, widths, _, constants = (
-        next(block for block in section.content if isinstance(block, Table)) for section in sections
-    )
+    _, floors, widths, _, constants = (section.tables[0] for section in sections)
     means = [[name, *(cell.split(" [")[0] for cell in cells)] for name, *cells in constants.rows]
-    return Page(
-        "Gaussian ridge regression in softmax attention",
-        "The models have one softmax head, one ReLU MLP and one block for each step of preconditioned "
-        "Richardson or Chebyshev. This page measures how deep and how wide they must be for a given "
-        "error, with the constants.",
-        sections,
-        f"There are {finding.prompts} prompts in each setting. Features are uniform in a ball of radius "
-        f"{s['largest norm']:g} for d = 2, and have the same variance for other d. Targets are drawn from the "
-        f"kernel with ℓ = {s['lengthscale']:g} and noise variance λ = {s['ridge']:g}, and clipped to "
-        f"±{s['max target']:g}. Everything runs in float64 with seed {finding.seed}. Bars and brackets are 95 % "
-        "bootstrap intervals over prompts, and fits are repeated on each resample. With fewer than 8 prompts "
-        "a smaller plan is run. All numbers are in <code>findings.json</code>.",
-        {
-            "Floors and widths": floors.columns(range(3)),
-            "Width against supports": widths,
-            "The constants": Table(constants.header, means),
-        },
-    )
+    terminal = {
+        "Floors and widths": floors.columns(range(3)),
+        "Width against supports": widths,
+        "The constants": Table(constants.header, means),
+    }
+    return PROSE.page(sections, finding, terminal)

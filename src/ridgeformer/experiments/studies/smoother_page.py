@@ -11,11 +11,13 @@ from ridgeformer.experiments.finding import (
     Number,
     Page,
     Panel,
-    Paragraph,
     Section,
     Table,
 )
+from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import line
+
+PROSE = Prose("smoother")
 
 KERNELS = ("exponential", "gaussian")
 SMOOTHER, KRR, HEAD = "smoother", "krr", "softmax head"
@@ -42,18 +44,16 @@ LOOKS = {
 }
 """What is compared is solid, controls are dashed or dotted."""
 
-SUMMARY = "What was found"
-
 USELESS, FINE, AGREE = 0.95, 0.5, 0.9
 """An error of at least 0.95 times the mean's is useless; rank correlations of at least 0.5 with the
 truth look fine, and of at least 0.9 with KRR look like KRR."""
 
 
 @dataclass(frozen=True)
-class SweepText:
-    title: str
+class Sweep:
+    """How one sweep is shown."""
+
     axis: str
-    text: str
     controls: tuple[str, ...] = (BEST, TWO_HEADS, MEAN)
     extra: tuple[str, str] = ("supports in use", SMOOTHER)
     """The measure that explains the sweep, for the table."""
@@ -61,44 +61,12 @@ class SweepText:
     """The largest error that is drawn; some sweeps have errors far above that of the mean."""
 
 
+CONDITION = ("log10 condition", KRR)
 SWEEPS = {
-    "dimension": SweepText(
-        "More features, the same norm",
-        "features p",
-        "With more features of the same norm all inner products shrink, and a softmax at a fixed "
-        "temperature attends evenly: the smoother tends to the mean of y. What is left of its "
-        "signal still puts the queries in nearly the order that KRR does. KRR loses too, because 64 "
-        "supports say little about so many directions.",
-    ),
-    "temperature": SweepText(
-        "Both ends of the temperature",
-        "temperature τ",
-        "The targets have τ = 1. At low temperatures the smoother copies the support with the largest "
-        "similarity, which under the exponential kernel favours long keys over near ones; at high "
-        "temperatures it is the mean of y. KRR is given the same wrong temperature. When that is too high, "
-        "KRR loses slowly. When it is too low, KRR reverts to 0 between supports under the Gaussian kernel, "
-        "and explodes under the exponential kernel, where a query longer than its supports has k(x, x_j) "
-        "far above k(x_j, x_j).",
-        (BEST, MATCHED, MEAN, NEAREST),
-        highest=5.0,
-    ),
-    "ridge": SweepText(
-        "Ill-conditioning through the ridge",
-        "ridge λ",
-        "The smoother has no ridge, hence its flat lines. With λ far below the noise KRR interpolates "
-        "the noise through an ill-conditioned system; with λ far above it predicts 0.",
-        (BEST, MATCHED, MEAN),
-        ("log10 condition", KRR),
-        highest=5.0,
-    ),
-    "copies": SweepText(
-        "Ill-conditioning through repeated supports",
-        "repeated supports",
-        "Some of the 64 supports repeat the first. A repeat carries noise of its own and nothing else that "
-        "is new. The smoother counts each repeat in full and drifts to their value; KRR counts their place "
-        "once, and with more certainty.",
-        extra=("log10 condition", KRR),
-    ),
+    "dimension": Sweep("features p"),
+    "temperature": Sweep("temperature τ", (BEST, MATCHED, MEAN, NEAREST), highest=5.0),
+    "ridge": Sweep("ridge λ", (BEST, MATCHED, MEAN), CONDITION, highest=5.0),
+    "copies": Sweep("repeated supports", extra=CONDITION),
 }
 
 
@@ -198,7 +166,7 @@ def comparisons(finding: Finding, sweep: str) -> list[Comparison]:
 
 
 def sweep_section(finding: Finding, sweep: str) -> Section:
-    words, compared = SWEEPS[sweep], comparisons(finding, sweep)
+    look, compared = SWEEPS[sweep], comparisons(finding, sweep)
 
     def panel(kernel: str, title: str, measure: str, methods: tuple[str, ...], axes: Axes) -> Panel:
         among = [c for c in compared if c.kernel == kernel]
@@ -213,21 +181,20 @@ def sweep_section(finding: Finding, sweep: str) -> Section:
         ]  # fmt: skip
         return Panel(title, lines, axes)
 
-    methods = (*words.controls, SMOOTHER, KRR)
+    methods = (*look.controls, SMOOTHER, KRR)
     ranked = tuple(m for m in methods if m != MEAN)  # a constant has no ranks
-    limits = (0.2, words.highest)
-    errors = Axes(words.axis, "error ÷ spread of target", y_limits=limits, clip=True)
-    ranks = Axes(words.axis, "rank correlation", log_y=False, y_limits=(0.0, 1.0), clip=True)
+    limits = (0.2, look.highest)
+    errors = Axes(look.axis, "error ÷ spread of target", y_limits=limits, clip=True)
+    ranks = Axes(look.axis, "rank correlation", log_y=False, y_limits=(0.0, 1.0), clip=True)
     figure = Figure(
         [
             [panel(k, f"{k} kernel", "error", methods, errors) for k in KERNELS],
             [panel(k, "", "rank", ranked, ranks) for k in KERNELS],
         ]
     )
-    header = [*HEADER, words.extra[0], "lower error", "rank misleads"]
+    header = [*HEADER, look.extra[0], "lower error", "rank misleads"]
     table = Table(header, [c.row() for c in compared])
-    text = Paragraph(f"{words.text} {verdict(compared)}")
-    return Section(words.title, [text, figure, table])
+    return PROSE.section(sweep, figure, table, **verdict(compared))
 
 
 def listed(compared: list[Comparison]) -> str:
@@ -238,44 +205,32 @@ def listed(compared: list[Comparison]) -> str:
     return " and ".join(parts) or "none"
 
 
-def verdict(compared: list[Comparison]) -> str:
-    wins = sum(c.lower() == "KRR" for c in compared)
-    lines = {
-        f"Lower error: KRR in {wins} of {len(compared)} settings; the smoother": [
-            c for c in compared if c.lower() == "smoother"
-        ],
-        "No difference": [c for c in compared if c.lower() == "neither"],
-        "Silent failures of the smoother": [c for c in compared if c.silent(SMOOTHER)],
-        "Silent failures of KRR": [c for c in compared if c.silent(KRR)],
-        "The smoother ranks like KRR, with another error": [c for c in compared if c.alike()],
-        "Rank correlation names another winner": [c for c in compared if c.reversed()],
-        "The best τ for the error has a worse rank": [c for c in compared if c.tuned_apart()],
+def verdict(compared: list[Comparison]) -> dict[str, int | str]:
+    """What the prose says about the settings of one sweep."""
+    groups = {
+        "lower": [c for c in compared if c.lower() == "smoother"],
+        "neither": [c for c in compared if c.lower() == "neither"],
+        "silent_smoother": [c for c in compared if c.silent(SMOOTHER)],
+        "silent_krr": [c for c in compared if c.silent(KRR)],
+        "alike": [c for c in compared if c.alike()],
+        "reversed": [c for c in compared if c.reversed()],
+        "tuned_apart": [c for c in compared if c.tuned_apart()],
     }
-    return "".join(f"<br><b>{name}:</b> {listed(where)}." for name, where in lines.items())
+    wins = sum(c.lower() == "KRR" for c in compared)
+    named = {name: listed(group) for name, group in groups.items()}
+    return {"wins": wins, "count": len(compared), **named}
 
 
 def head_section(finding: Finding) -> Section:
-    apart = finding.get("head", HEAD).value
-    negative = finding.get("negative weights", KRR)
-    low, high = negative.ends
+    apart, negative = finding.get("head", HEAD).value, finding.get("negative weights", KRR)
     head, mean = (finding.get("distance", method) for method in (HEAD, MEAN))
     steps = [n for n in finding.numbers if n.measure == "distance" and "step" in n.setting]
     nearer = [f"{n.setting['step']:g}" for n in steps if n.value < head.value]
-    text = (
-        "One head of the generic transformer, with φ as queries and keys and y as values, computes "
-        "Σ k_j y_j / Σ k_j with k = exp(⟨φ, φ_j⟩/τ): it differs from the Nadaraya–Watson smoother by "
-        f"{apart:.0e} of the largest target. It is not KRR: its weights are never negative, while "
-        f"{100 * negative.value:.0f} % of KRR's are (the interval is {100 * low:.1f} to {100 * high:.1f} %). "
-        "The table gives the distance to KRR's predictions, in standard deviations of the target. "
-        "Conjugate gradients on the same kernel come nearer step by step; of the steps shown, "
-        f"{', '.join(nearer) or 'none'} are nearer to KRR than the head is. So one head is a smoother, and "
-        "KRR takes depth; a claim that a single softmax block computes KRR does not hold."
-    )
     numbers = [mean, head, *steps]
     table = Table(
         ["distance to KRR", *(n.method for n in numbers)], [["RMSE ÷ spread", *map(show, numbers)]]
     )
-    return Section("One softmax head is a smoother", [Paragraph(text), table])
+    return PROSE.section("head", table, apart=apart, negative=negative, nearer=nearer)
 
 
 def summary_section(finding: Finding) -> Section:
@@ -287,54 +242,25 @@ def summary_section(finding: Finding) -> Section:
         silent = [sum(c.silent(method) for c in compared) for method in (SMOOTHER, KRR)]
         alike = sum(c.alike() for c in compared)
         rows.append([sweep, *map(str, (len(compared), *counts, *tuned, *silent, alike))])
-    text = (
-        "The table counts settings; the plain one is part of every sweep. A method has the lower error if "
-        "the 95 % interval of the difference on the same prompts excludes 0. The smoother at its best τ, and "
-        "two heads ȳ + gain·(smoother − ȳ) at their best τ and gain, choose with the truth in hand, which "
-        "shows that the smoother is not merely mistuned. A failure is <i>silent</i> if the error is at least "
-        f"{USELESS:g} times that of predicting the mean of y while the rank correlation with the truth is at "
-        f"least {FINE:g}. The smoother <i>ranks like KRR</i> if its rank correlation with KRR is at least "
-        f"{AGREE:g} and its error is different all the same. These thresholds, and the two heads, were chosen "
-        "after a first look at seed 0: take the counts as labels, and another seed as the check."
-    )
     header = [
         "sweep", "settings", "lower error: KRR", "neither", "smoother",
         "best τ not worse than KRR", "two heads not worse", "silent: smoother", "silent: KRR",
         "ranks like KRR",
     ]  # fmt: skip
-    return Section(SUMMARY, [Paragraph(text), Table(header, rows)])
+    limits = {"useless": USELESS, "fine": FINE, "agree": AGREE}
+    return PROSE.section("summary", Table(header, rows), **limits)
 
 
 def smoother_page(finding: Finding) -> Page:
-    s = finding.settings
     summary = summary_section(finding)
-    (counts,) = (block for block in summary.content if isinstance(block, Table))
+    sweeps = {sweep: sweep_section(finding, sweep) for sweep in SWEEPS}
+    (counts,) = summary.tables
     controls = (3, 5, 6)  # columns for which a terminal has no room
     narrow = counts.columns(c for c in range(len(counts.header)) if c not in controls)
-    terminal = {SUMMARY: narrow} | {
-        f"{words.title}: {words.axis}": Table(
+    terminal = {summary.title: narrow} | {
+        f"{section.title}: {SWEEPS[sweep].axis}": Table(
             SHORT_HEADER, [c.short_row() for c in comparisons(finding, sweep)]
         )
-        for sweep, words in SWEEPS.items()
+        for sweep, section in sweeps.items()
     }
-    return Page(
-        "One softmax head beside kernel ridge regression",
-        "A softmax head averages targets with the weights of a kernel. Ridge regression solves a "
-        "system with the same kernel. This page shows where the two differ, where they do not, and where "
-        "rank correlation fails to tell.",
-        [
-            head_section(finding),
-            summary,
-            *(sweep_section(finding, sweep) for sweep in SWEEPS),
-        ],
-        f"There are {finding.prompts} prompts in each setting, with {s['supports']} supports and {s['queries']} "
-        f"queries. Unless they are swept, there are {s['features']} features of expected squared norm "
-        f"{s['expected squared norm of the features']:g}, τ = ℓ² = {s['temperature']:g} and λ = "
-        f"{s['ridge']:g}. Targets are drawn from the kernel with noise of standard deviation "
-        f"{s['noise']:g}; everything runs in float64 with seed {finding.seed}. With these targets KRR at that "
-        "τ and λ is the best predictor in squared error, so its lead there is no surprise; the size of the "
-        "lead is the finding. Bars and ± are 95 % bootstrap intervals over prompts (± is the longer side), "
-        "each for its own setting, with choices in hindsight taken as given. Values outside a figure's range "
-        "are drawn at its edge. All numbers are in <code>findings.json</code>.",
-        terminal,
-    )
+    return PROSE.page([head_section(finding), summary, *sweeps.values()], finding, terminal)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ridgeformer.experiments.finding import Figure, Finding, Page, Paragraph, Section, Table
+from ridgeformer.experiments.page import Prose
 
+PROSE = Prose("verify")
 HEADER = ["theorem", "settings", "cases", "worst measured/bound", "median", "holds"]
 
 
@@ -27,41 +30,18 @@ def values(finding: Finding) -> list[float]:
 
 
 def verify_page(findings: Sequence[Finding], seed: int, fast: bool) -> Page:
-    table = summary(findings)
-    first = Section(
-        f"{sum(f.holds for f in findings)} of {len(findings)} theorems hold",
-        [
-            Paragraph(
-                "Each case is measured as measured/bound. This ratio must never exceed 1, and it must "
-                "come near 1 somewhere, since otherwise the bound would say nothing. Each name leads to "
-                "the statement and its figure."
-            ),
-            table,
-        ],
-        anchor="summary",
-    )
-    how = ", fast" if fast else ""
-    return Page(
-        "Theorems, measured",
-        "Every statement is given with its constants and measured on compiled transformers and on "
-        "the solvers themselves.",
-        [first, *(section(f) for f in findings)],
-        f"The seed is {seed}{', with fast settings' if fast else ''}; everything runs in float64 unless "
-        "a theorem says otherwise. All numbers are in <code>results.json</code>.",
-        {f"Theorems, seed {seed}{how}": table},
-    )
+    table, held = summary(findings), sum(f.holds for f in findings)
+    first = PROSE.section("summary", table, held=held, count=len(findings))
+    sections = [replace(first, anchor="summary"), *(section(f) for f in findings)]
+    terminal = {f"Theorems, seed {seed}{', fast' if fast else ''}": table}
+    return PROSE.page(sections, Finding("verify", seed, 0), terminal, fast=fast)
 
 
 def section(finding: Finding) -> Section:
     cases, worst, median = values(finding)
-    return finding.section(
-        Paragraph(
-            f"<b>{finding.verdict}</b>: the worst measured/bound is {worst:.4g} and the median is "
-            f"{median:.2g} over {cases:,.0f} cases ({finding.settings['settings']}). "
-            '<a href="#summary">All theorems</a>',
-            "soft",
-        )
-    )
+    words = {"verdict": finding.verdict, "settings": finding.settings["settings"]}
+    text = PROSE.text("numbers", cases=cases, worst=worst, median=median, **words)
+    return finding.section(Paragraph(text, "soft"))
 
 
 def entry(finding: Finding) -> dict[str, Any]:
