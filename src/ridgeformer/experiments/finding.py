@@ -18,6 +18,9 @@ from torch import Tensor
 from ridgeformer import __version__
 from ridgeformer.statistics import Estimate, estimate
 
+ROUND_OFF = 1e-9
+"""How far a value may lie beyond its bound: round-off in bounds that are attained."""
+
 Setting = Mapping[str, float | str]
 Progress = Callable[[Sequence[Any]], Iterable[Any]]
 """Wraps the cases of an experiment, and shows how far it is."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from ridgeformer.experiments.figures import PALETTE
 from ridgeformer.experiments.finding import (
+    ROUND_OFF,
     Axes,
     Block,
     Figure,
@@ -21,7 +22,6 @@ from ridgeformer.experiments.finding import (
     Table,
 )
 from ridgeformer.experiments.page import Prose
-from ridgeformer.experiments.theorems.base import ROUND_OFF
 from ridgeformer.experiments.wording import line, plain, shown, spread
 
 PROSE = Prose("evaluation")

@@ -9,11 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from ridgeformer.experiments.finding import Axes, Collector, Figure, Finding, Line
+from ridgeformer.experiments.finding import ROUND_OFF, Axes, Collector, Figure, Finding, Line
 from ridgeformer.registry import Registry
-
-ROUND_OFF = 1e-9
-"""How far measured/bound may exceed 1: round-off in bounds that are attained."""
 
 EQUAL = 1e-8
 """How far measured/predicted may be from 1 where the theorem is an equality."""
