@@ -276,7 +276,7 @@ def test_a_model_that_is_not_narrow_is_refused():
         narrow.narrow_model(Exponential(4.0, narrow.unseen(40, 0)), 1)
 
 
-def test_the_sources_tail_does_not_hold_for_projections_that_do_not_know_the_data(found):
+def test_the_tail_bound_does_not_hold_for_projections_that_do_not_know_the_data(found):
     """‖K − K̂‖ ≤ Σ_{i>m} σ_i, claimed of any m features that are kept, fails in compiled models."""
     (case,) = (c for c in found if c.name == "random" and c.width == 12)
     tail = kernel_eigenvalues(case.prompt)[:, : narrow.SUPPORTS - case.width].sum(-1)

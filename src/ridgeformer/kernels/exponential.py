@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Range
+from ridgeformer.kernels.base import Range, dot_product_drift
 from ridgeformer.kernels.projected import Projected
 from ridgeformer.types import Refusal
 
@@ -53,3 +53,20 @@ class Exponential(Projected):
     def to_dict(self) -> dict[str, Any]:
         projection = None if self.projection is None else self.projection.tolist()
         return {"name": self.name, "temperature": self.temperature, "projection": projection}
+
+    def lipschitz(self, max_norm: float) -> float:
+        """(‖U‖²N/τ)·exp(‖U‖²N²/τ) for norms up to N."""
+        exponent = self.exponent(max_norm)
+        return exponent / max_norm * exp(exponent) if max_norm > 0 else 0.0
+
+    def drift(
+        self,
+        a: Float[Tensor, "batch n p"],
+        a_moved: Float[Tensor, "batch n p"],
+        b: Float[Tensor, "batch m p"],
+        b_moved: Float[Tensor, "batch m p"],
+    ) -> Float[Tensor, "batch n m"]:
+        a, a_moved, b, b_moved = (self.project(x) for x in (a, a_moved, b, b_moved))
+        return dot_product_drift(
+            a, a_moved, b, b_moved, lambda z: (z / self.temperature).exp() / self.temperature
+        )

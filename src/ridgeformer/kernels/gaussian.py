@@ -41,3 +41,18 @@ class Gaussian(Kernel):
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "lengthscale": self.lengthscale}
+
+    def lipschitz(self, max_norm: float) -> float:
+        """e^{−1/2}/ℓ, the largest slope of exp(−s²/2ℓ²), whatever the norms."""
+        return exp(-0.5) / self.lengthscale
+
+    def drift(
+        self,
+        a: Float[Tensor, "batch n p"],
+        a_moved: Float[Tensor, "batch n p"],
+        b: Float[Tensor, "batch m p"],
+        b_moved: Float[Tensor, "batch m p"],
+    ) -> Float[Tensor, "batch n m"]:
+        by_a, by_b = ((x - moved).norm(dim=-1) for x, moved in ((a, a_moved), (b, b_moved)))
+        bound: Tensor = self.lipschitz(0.0) * (by_a[:, :, None] + by_b[:, None, :])
+        return bound

@@ -8,7 +8,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel, Range
+from ridgeformer.kernels.base import Kernel, Range, dot_product_drift
 from ridgeformer.types import Refusal
 
 
@@ -40,3 +40,20 @@ class Polynomial(Kernel):
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "degree": self.degree, "offset": self.offset}
+
+    def slope(self, largest: Tensor) -> Tensor:
+        """The largest |h'(z)| for |z| ≤ largest, h(z) = (z + c)^d."""
+        return self.degree * (largest + self.offset) ** (self.degree - 1)
+
+    def lipschitz(self, max_norm: float) -> float:
+        """d·N·(N² + c)^{d−1} for norms up to N."""
+        return max_norm * self.degree * (max_norm**2 + self.offset) ** (self.degree - 1)
+
+    def drift(
+        self,
+        a: Float[Tensor, "batch n p"],
+        a_moved: Float[Tensor, "batch n p"],
+        b: Float[Tensor, "batch m p"],
+        b_moved: Float[Tensor, "batch m p"],
+    ) -> Float[Tensor, "batch n m"]:
+        return dot_product_drift(a, a_moved, b, b_moved, self.slope)

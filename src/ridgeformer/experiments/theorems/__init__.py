@@ -2,7 +2,13 @@
 
 from ridgeformer.experiments.theorems.base import Outcome, Theorem, Verdict
 from ridgeformer.experiments.theorems.depth import CGRate, ChebyshevWorstMode, FixedRates
-from ridgeformer.experiments.theorems.exactness import CompiledIsSolver, FiniteTermination
+from ridgeformer.experiments.theorems.exactness import FiniteTermination
+from ridgeformer.experiments.theorems.general import (
+    CompiledIsSolver,
+    InexactFixed,
+    PolynomialRate,
+    SizeLaw,
+)
 from ridgeformer.experiments.theorems.heads import Communication, SharedHeads
 from ridgeformer.experiments.theorems.knobs import KnobConditioning, KnobDepth, KnobRidge
 from ridgeformer.experiments.theorems.knobs_of_data import KnobCollinear, KnobTemperature, KnobWidth
@@ -12,12 +18,12 @@ from ridgeformer.experiments.theorems.mechanism import (
     WithoutReductions,
 )
 from ridgeformer.experiments.theorems.narrow import NarrowQuery, NarrowTruncation, NarrowWidth
+from ridgeformer.experiments.theorems.own_solver import SolverReport, verify_solver
 from ridgeformer.experiments.theorems.precision import SinglePrecision, SinglePrecisionCG
 from ridgeformer.experiments.theorems.preconditioning import DiagonalPreconditioners
 from ridgeformer.experiments.theorems.probing import Probes
 from ridgeformer.experiments.theorems.rates import (
     InexactCG,
-    InexactFixed,
     RowSumRate,
     SeveralOutputs,
 )
@@ -41,6 +47,7 @@ from ridgeformer.experiments.theorems.width import (
 THEOREMS: dict[str, Theorem] = {
     theorem.name: theorem
     for theorem in (
+        PolynomialRate(),
         CGRate(),
         FixedRates(),
         ChebyshevWorstMode(),
@@ -61,6 +68,7 @@ THEOREMS: dict[str, Theorem] = {
         NarrowWidth(),
         NarrowQuery(),
         Sizes(),
+        SizeLaw(),
         Masking(),
         InterpolatedProducts(),
         DotProducts(),
@@ -82,4 +90,13 @@ THEOREMS: dict[str, Theorem] = {
     )
 }
 
-__all__ = ["THEOREMS", "Outcome", "Theorem", "Verdict", "chosen", "verify"]
+__all__ = [
+    "THEOREMS",
+    "Outcome",
+    "SolverReport",
+    "Theorem",
+    "Verdict",
+    "chosen",
+    "verify",
+    "verify_solver",
+]

@@ -65,14 +65,23 @@ class Theorem(ABC):
 
     name: str
     title: str
-    statement: str
-    """With its constants, as HTML."""
+    states: tuple[str, ...] = ()
+    """The names of the statements that are measured, each a file in `statements/`."""
+    measured: str = ""
+    """What is counted as measured, and on what, where the statement does not say so."""
     see: str
     """One sentence: what the figure shows."""
     attained: float = 0.1
     """The least measured/bound that some case must reach, or the bound would be vacuous."""
     equality: bool = False
     """Whether every case must reach it, up to EQUAL."""
+
+    @property
+    def statement(self) -> str:
+        """With its constants, as HTML. A theorem without a file of its own has it as an attribute."""
+        from ridgeformer.experiments.theorems.statements import statement_html
+
+        return statement_html(self.states, self.measured)
 
     @abstractmethod
     def measure(self, seed: int, fast: bool) -> Outcome: ...
