@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgeformer import theory
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import Interpolated, SoftmaxAttention, compile
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import make_solver
@@ -118,8 +118,8 @@ def test_cold_models_keep_their_promise(name, steps):
     y = torch.randn(16, 15, 1, generator=generator, dtype=torch.float64)
     prompt = Prompt(points[:, :15], y, points[:, 15:])
     model = compile(
-        make_solver(name), features=3, steps=steps, ridge=1.0, kernel=COLD, attention="softmax",
-        mlp="reglu", max_norm=1.001, max_supports=15,
+        make_solver(name), features=3, steps=steps, ridge=1.0, kernel=COLD,
+        to=SoftmaxAttention(1.001, 15),
     )  # fmt: skip
     expected = reference(model, prompt).predictions
     error = (trajectory(model, prompt).predictions - expected).abs().amax((1, 2, 3))
@@ -190,8 +190,8 @@ def test_a_tolerance_buys_the_width_of_the_formula():
         for supports in (8, 32):
             compile(
                 make_solver("richardson", "row-sum"), features=2, steps=6, ridge=0.5,
-                kernel=Gaussian(0.7), attention="softmax", max_norm=1.0, max_supports=supports,
-                max_target=1.0, tolerance=1e-2,
+                kernel=Gaussian(0.7),
+                to=SoftmaxAttention(1.0, supports, products=Interpolated(1.0, tolerance=1e-2)),
             )  # fmt: skip
     assert len(found) == 2
     for chosen, predicted in found.values():

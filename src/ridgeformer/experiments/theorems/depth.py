@@ -124,8 +124,8 @@ def methods() -> tuple[tuple[Solver, Callable[[float, int], float]], ...]:
     """The solvers, each with its factor as a function of the condition number and the steps."""
     return (
         (GradientDescent(), lambda condition, t: richardson_rate(condition) ** t),
-        (Chebyshev(), lambda condition, t: chebyshev_factor(condition, t)),
-        (HeavyBall(), lambda condition, t: heavy_ball_factor(condition, t)),
+        (Chebyshev(), chebyshev_factor),
+        (HeavyBall(), heavy_ball_factor),
     )
 
 

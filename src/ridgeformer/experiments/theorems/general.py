@@ -14,7 +14,7 @@ from ridgeformer.experiments.theorems.cases import Case, compiled_cases, numeric
 from ridgeformer.experiments.theorems.sizes import parameters_of, same
 from ridgeformer.kernels import Kernel
 from ridgeformer.models import reference, trajectory
-from ridgeformer.solvers import EagerMachine, Solver, krr, solve
+from ridgeformer.solvers import EagerMachine, krr, solve
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory import (
     NotFixed,

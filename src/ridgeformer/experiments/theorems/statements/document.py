@@ -31,7 +31,7 @@ about exact arithmetic, but for those on round-off. With several outputs each ho
 
 def document() -> str:
     """docs/theorems.md"""
-    tests = tests_by_name()
+    tests = places_of_tests()
     sections = [section(statement(name), tests) for name in ORDER]
     literature = "\n".join(f"- {entry}" for entry in REFERENCES.values())
     return "\n".join([OPENING, *sections, "## References", "", literature, ""])
@@ -70,7 +70,7 @@ def source_of(function: Callable[..., object]) -> str:
     return Path(inspect.getfile(function)).relative_to(ROOT).as_posix()
 
 
-def tests_by_name() -> dict[str, str]:
+def places_of_tests() -> dict[str, str]:
     """The file of each test."""
     return {
         name: path.relative_to(ROOT).as_posix()
