@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.kernels import FeatureMap, Kernel, Linear
 from ridgeformer.solvers import krr_coefficients
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory.systems import cross, lengths, spectral
@@ -18,6 +18,12 @@ from ridgeformer.theory.width_rank import resolvent_bound
 def lipschitz_constant(kernel: Kernel, max_norm: float) -> float:
     """The c in |k(a, b) − k(â, b̂)| ≤ c(|a − â| + |b − b̂|), for features of norm at most max_norm."""
     return kernel.lipschitz(max_norm)
+
+
+def linear_map(kernel: Kernel, features: int) -> FeatureMap | None:
+    """The U of a kernel ⟨Ua, Ub⟩; None for any other kernel."""
+    features_of = kernel.dot_product(features)
+    return features_of if features_of is not None and features_of.linear else None
 
 
 def gram_drift_bound(
@@ -30,9 +36,10 @@ def gram_drift_bound(
     """
     kernel = kernel or Linear()
     phi, moved = prompt.phi.double(), drifted.phi.double()
-    features, features_moved = kernel.linear_features(phi), kernel.linear_features(moved)
-    if features is not None and features_moved is not None:
-        return spectral(features - features_moved) * (spectral(features) + spectral(features_moved))
+    linear = linear_map(kernel, prompt.features)
+    if linear is not None:
+        phi, moved = linear(phi), linear(moved)
+        return spectral(phi - moved) * (spectral(phi) + spectral(moved))
     entries = kernel.drift(phi, moved, phi, moved)
     own = (kernel.diagonal(phi) - kernel.diagonal(moved)).abs()[..., 0]
     return spectral(torch.diagonal_scatter(entries, own, dim1=1, dim2=2))
@@ -48,11 +55,11 @@ def cross_drift_bound(
     kernel = kernel or Linear()
     phi, moved = prompt.phi.double(), drifted.phi.double()
     query, query_moved = prompt.phi_query.double(), drifted.phi_query.double()
-    mapped = [kernel.linear_features(x) for x in (phi, moved, query, query_moved)]
-    match mapped:
-        case [Tensor() as phi, Tensor() as moved, Tensor() as query, Tensor() as query_moved]:
-            by_supports = spectral(phi - moved)[:, None] * lengths(query, 2)
-            return by_supports + spectral(moved)[:, None] * lengths(query - query_moved, 2)
+    linear = linear_map(kernel, prompt.features)
+    if linear is not None:
+        phi, moved, query, query_moved = map(linear, (phi, moved, query, query_moved))
+        by_supports = spectral(phi - moved)[:, None] * lengths(query, 2)
+        return by_supports + spectral(moved)[:, None] * lengths(query - query_moved, 2)
     return lengths(kernel.drift(query, query_moved, phi, moved), 2)
 
 

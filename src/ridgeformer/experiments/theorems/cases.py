@@ -10,12 +10,12 @@ import torch
 
 from ridgeformer.compiler import (
     CompiledModel,
-    Exact,
     Interpolated,
     LinearAttention,
     SoftmaxAttention,
     compile,
 )
+from ridgeformer.compiler.catalogue import MAX_NORM, MAX_TARGET, attempts
 from ridgeformer.compiler.targets import Target
 from ridgeformer.kernels import KERNELS, Kernel, Linear
 from ridgeformer.models.reference import interval_of
@@ -24,8 +24,8 @@ from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
-MAX_NORM, MAX_SUPPORTS, MAX_TARGET, TOLERANCE = 1.0, 12, 2.0, 1e-2
-"""The domain in which registered solvers are measured."""
+MAX_SUPPORTS = 12
+"""How many supports a prompt has, unless its target serves fewer."""
 
 
 def ball(generator: torch.Generator, radius: float, *shape: int) -> torch.Tensor:
@@ -55,7 +55,7 @@ class Case:
         parts = [self.solver.name]
         if self.solver.precondition != "none":
             parts.append(self.solver.precondition)
-        parts.append(self.kernel.name)
+        parts.append(self.kernel.label)
         match self.to:
             case LinearAttention(causal=causal):
                 parts.append("causal linear attention" if causal else "linear attention")
@@ -114,18 +114,6 @@ class Case:
         )
 
 
-def targets(kernel: Kernel) -> Iterator[Target]:
-    """Every kind of target, for prompts in the common domain."""
-    top = MAX_SUPPORTS * kernel.range(MAX_NORM).most
-    yield LinearAttention(top)
-    yield LinearAttention(top, products=Exact())
-    yield LinearAttention(top, causal=True)
-    yield SoftmaxAttention(MAX_NORM, MAX_SUPPORTS)
-    yield SoftmaxAttention(
-        MAX_NORM, MAX_SUPPORTS, products=Interpolated(MAX_TARGET, tolerance=TOLERANCE)
-    )
-
-
 def registered_solvers() -> Iterator[Solver]:
     """Each registered solver with each of its preconditioners."""
     for name, kind in SOLVERS.items():
@@ -137,7 +125,7 @@ def numeric_cases(steps: int) -> list[Case]:
     """Each registered solver with each kernel that it takes, without a target."""
     cases = []
     for solver in registered_solvers():
-        for kernel in (kind() for kind in KERNELS.values()):
+        for kernel in (example for kind in KERNELS.values() for example in kind.examples()):
             case = Case(solver, kernel, steps=steps)
             prompt = case.prompts(4, seed=0)
             try:
@@ -149,19 +137,9 @@ def numeric_cases(steps: int) -> list[Case]:
 
 
 def compiled_cases(fast: bool) -> list[Case]:
-    """Whatever compiles of the registered solvers and kernels; if fast, one case a kernel and target."""
-    cases: list[Case] = []
-    for position, solver in enumerate(registered_solvers()):
-        kernels = list(KERNELS.values())
-        for kernel in (kind() for kind in kernels):
-            for number, to in enumerate(targets(kernel)):
-                # One in three, in turn, shows every solver, kernel and target in a few seconds.
-                if fast and (position + number + kernels.index(type(kernel))) % 3:
-                    continue
-                case = Case(solver, kernel, to)
-                try:
-                    case.model()
-                except Refusal:
-                    continue
-                cases.append(case)
-    return cases
+    """Everything in the catalogue that compiles; if fast, one in three."""
+    compiled = [tried for tried in attempts() if tried.model is not None]
+    return [
+        Case(tried.entry.solver, tried.entry.kernel, tried.entry.target)
+        for tried in compiled[:: 3 if fast else 1]
+    ]

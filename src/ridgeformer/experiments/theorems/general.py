@@ -116,7 +116,7 @@ class PolynomialRate(GeneralTheorem):
     title = "Fixed coefficients: the error is that of the method's polynomial"
     states = ("prediction",)
     measured = (
-        "The polynomials are found by running each solver on single eigenvalues. The errors are those of its "
+        "The polynomials come from running each solver on single eigenvalues. The errors are those of its "
         "numerics, or of the compiled model, whose certificate is added to the bound. A prompt of one support "
         "meets the bound."
     )

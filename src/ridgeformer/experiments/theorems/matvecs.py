@@ -10,7 +10,7 @@ from ridgeformer.compiler import CompiledModel
 
 def matvec_heads(model: CompiledModel) -> list[tuple[int, int, dict[str, Any]]]:
     """Layer, head and description of every head that multiplies by the kernel matrix."""
-    return [at for at in named_heads(model) if at[2]["does"].startswith("K")]
+    return [at for at in named_heads(model) if "matvec" in at[2]["roles"]]
 
 
 def matvec_widths(model: CompiledModel) -> list[int]:

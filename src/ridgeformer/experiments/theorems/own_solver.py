@@ -1,4 +1,4 @@
-"""The general theorems on one solver, ours or the user's own, and what they found."""
+"""The general theorems on one solver, ours or the user's own."""
 
 from __future__ import annotations
 

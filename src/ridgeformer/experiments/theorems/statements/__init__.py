@@ -103,7 +103,8 @@ def statement_html(names: Sequence[str], measured: str) -> str:
     ]
     if measured:
         parts.append(f"<b>Measured.</b> {escape(measured, quote=False)}")
-    return "<br><br>".join(parts)
+    # A formula on lines of its own has its margin already.
+    return re.sub(r'(display="block".*?</math>)<br><br>', r"\1<br>", "<br><br>".join(parts))
 
 
 def html_of(text: str) -> str:
