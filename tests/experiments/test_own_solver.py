@@ -58,7 +58,8 @@ class TwoProducts(rf.Solver):
     def step(self, m, s, t):
         _, hi = self.interval or m.interval("none")
         r = m.target() - m.matvec(s.alpha)
-        return Plain(s.alpha + (1 / hi) * (r + (-1 / hi) * m.matvec(r)))
+        alpha = s.alpha + (1 / hi) * (r + (-1 / hi) * m.matvec(r))
+        return Plain(m.bound(alpha, lambda: 2 * m.solution_norm(), "it is stable"))
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ def registered():
 
 CASES = [
     (Nesterov(), rf.Linear(), rf.LinearAttention(20.0)),
+    (TwoProducts(), rf.Linear(), rf.LinearAttention(20.0)),
     (RowSums(), rf.Gaussian(), rf.SoftmaxAttention(1.0, 12)),
 ]
 

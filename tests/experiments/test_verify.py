@@ -143,13 +143,15 @@ def test_a_wrong_beta_in_cg_is_noticed(monkeypatch):
     ],
 )
 def test_a_wrong_construction_is_noticed(monkeypatch, attribute, wrong):
-    from ridgeformer.compiler import softmax_plan
-    from ridgeformer.compiler.softmax import SoftmaxLowering
+    from ridgeformer.compiler.backends import softmax_attention
+    from ridgeformer.compiler.backends.softmax import SoftmaxLowering
+    from ridgeformer.compiler.catalogue import attempts
 
     def build(**options):
         return SoftmaxLowering(**(options | {attribute: wrong}))
 
-    monkeypatch.setattr(softmax_plan, "SoftmaxLowering", build)
+    attempts()  # kept for other tests, and so to be made before anything is wrong
+    monkeypatch.setattr(softmax_attention, "SoftmaxLowering", build)
     theorem = THEOREMS["compiled-is-solver"]
     assert not Verdict(theorem, theorem.measure(0, True)).holds
 

@@ -167,26 +167,22 @@ def test_the_width_that_a_tolerance_needs(tolerance):
 
 def test_a_tolerance_buys_the_width_of_the_formula():
     """Four times the supports at the same tolerance: twice the neurons, and the responses' share."""
-    from ridgeformer.compiler import relu_plan
+    from ridgeformer.compiler.backends import softmax_attention
 
-    found = {}
-    original = relu_plan.choose_grid
+    found = []
+    original = softmax_attention.chosen_grid
 
-    def watched(request, budget):
-        grid = original(request, budget)
+    def watched(products, budget, *rest):
+        grid = original(products, budget, *rest)
         reach = budget.query * budget.spread * budget.response.prediction
-        found[request.max_supports] = (
-            grid.intervals,
-            theory.interpolation_intervals(
-                budget.first, budget.second, reach=reach, tolerance=request.tolerance - budget.rest
-            ),
+        needed = theory.interpolation_intervals(
+            budget.first, budget.second, reach=reach, tolerance=products.tolerance - budget.rest
         )
+        found.append((grid.intervals, needed))
         return grid
 
     with pytest.MonkeyPatch.context() as patch:
-        from ridgeformer.compiler import softmax_plan
-
-        patch.setattr(softmax_plan, "choose_grid", watched)
+        patch.setattr(softmax_attention, "chosen_grid", watched)
         for supports in (8, 32):
             compile(
                 make_solver("richardson", "row-sum"), features=2, steps=6, ridge=0.5,
@@ -194,7 +190,7 @@ def test_a_tolerance_buys_the_width_of_the_formula():
                 to=SoftmaxAttention(1.0, supports, products=Interpolated(1.0, tolerance=1e-2)),
             )  # fmt: skip
     assert len(found) == 2
-    for chosen, predicted in found.values():
+    for chosen, predicted in found:
         assert chosen == predicted
 
 
