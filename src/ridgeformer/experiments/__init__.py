@@ -11,20 +11,27 @@ if TYPE_CHECKING:
     from ridgeformer.experiments.evaluation import evaluate
     from ridgeformer.experiments.finding import Finding
     from ridgeformer.experiments.studies import STUDIES, Study, find_study, run_study
-    from ridgeformer.experiments.theorems import THEOREMS, Theorem, chosen, verify
+    from ridgeformer.experiments.theorems import (
+        THEOREMS,
+        SolverReport,
+        Theorem,
+        chosen,
+        verify,
+        verify_solver,
+    )
 
 _HOMES = {
     "demonstration": ["demo"],
     "evaluation": ["evaluate"],
     "finding": ["Finding"],
     "studies": ["STUDIES", "Study", "find_study", "run_study"],
-    "theorems": ["THEOREMS", "Theorem", "chosen", "verify"],
+    "theorems": ["THEOREMS", "SolverReport", "Theorem", "chosen", "verify", "verify_solver"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "STUDIES", "THEOREMS", "Finding", "Study", "Theorem", "chosen", "demo", "evaluate", "find_study",
-    "run_study", "verify",
+    "STUDIES", "THEOREMS", "Finding", "SolverReport", "Study", "Theorem", "chosen", "demo", "evaluate",
+    "find_study", "run_study", "verify", "verify_solver",
 ]  # fmt: skip
 
 

@@ -5,7 +5,13 @@ A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 
 from ridgeformer.experiments.theorems.base import Outcome, Theorem, Verdict
 from ridgeformer.experiments.theorems.depth import CGRate, ChebyshevWorstMode, FixedRates
-from ridgeformer.experiments.theorems.exactness import CompiledIsSolver, FiniteTermination
+from ridgeformer.experiments.theorems.exactness import FiniteTermination
+from ridgeformer.experiments.theorems.general import (
+    CompiledIsSolver,
+    InexactFixed,
+    PolynomialRate,
+    SizeLaw,
+)
 from ridgeformer.experiments.theorems.heads import Communication, SharedHeads
 from ridgeformer.experiments.theorems.knobs import KnobConditioning, KnobDepth, KnobRidge
 from ridgeformer.experiments.theorems.knobs_of_data import KnobCollinear, KnobTemperature, KnobWidth
@@ -15,12 +21,12 @@ from ridgeformer.experiments.theorems.mechanism import (
     WithoutReductions,
 )
 from ridgeformer.experiments.theorems.narrow import NarrowQuery, NarrowTruncation, NarrowWidth
+from ridgeformer.experiments.theorems.own_solver import SolverReport, verify_solver
 from ridgeformer.experiments.theorems.precision import SinglePrecision, SinglePrecisionCG
 from ridgeformer.experiments.theorems.preconditioning import DiagonalPreconditioners
 from ridgeformer.experiments.theorems.probing import Probes
 from ridgeformer.experiments.theorems.rates import (
     InexactCG,
-    InexactFixed,
     RowSumRate,
     SeveralOutputs,
 )
@@ -46,6 +52,7 @@ THEOREMS = Theorem.registry
 """Every theorem by its name; `register` adds the user's own."""
 
 for _theorem in (
+    PolynomialRate(),
     CGRate(),
     FixedRates(),
     ChebyshevWorstMode(),
@@ -66,6 +73,7 @@ for _theorem in (
     NarrowWidth(),
     NarrowQuery(),
     Sizes(),
+    SizeLaw(),
     Masking(),
     InterpolatedProducts(),
     DotProducts(),
@@ -87,4 +95,13 @@ for _theorem in (
 ):
     register(_theorem)
 
-__all__ = ["THEOREMS", "Outcome", "Theorem", "Verdict", "chosen", "verify"]
+__all__ = [
+    "THEOREMS",
+    "Outcome",
+    "SolverReport",
+    "Theorem",
+    "Verdict",
+    "chosen",
+    "verify",
+    "verify_solver",
+]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from markupsafe import Markup
 
 from ridgeformer.experiments.finding import ROUND_OFF, Axes, Collector, Figure, Finding, Line
 from ridgeformer.registry import Registry
@@ -48,14 +49,26 @@ class Theorem(ABC):
     registry: ClassVar[Registry[Theorem]] = Registry("theorem")
     name: str
     title: str
-    statement: str
-    """The claim with its constants."""
+    states: tuple[str, ...] = ()
+    """The names of the statements that are measured, each a file in `statements/`."""
+    measured: str = ""
+    """What is counted as measured, and on what, where the statement does not say so."""
     see: str
     """One sentence that says what the figure shows."""
     attained: float = 0.1
     """The least measured/bound that some case must reach, or the bound would be vacuous."""
     equality: bool = False
     """Whether every case must reach it, up to EQUAL."""
+
+    @property
+    def statement(self) -> str:
+        """The claim with its constants, as HTML.
+
+        A theorem without a file of its own has it as an attribute, in plain text.
+        """
+        from ridgeformer.experiments.theorems.statements import statement_html
+
+        return Markup(statement_html(self.states, self.measured))
 
     @abstractmethod
     def measure(self, seed: int, fast: bool) -> Outcome: ...
