@@ -67,7 +67,7 @@ def test_help_of_fields_may_have_brackets_too(tmp_path):
 def test_options_stand_with_what_they_belong_to():
     text = words("compile")
     for said in (
-        "--max-eigenvalue <float>",
+        "--max-eigenvalue",
         "A bound on |φ|. (softmax)",
         "Neurons per layer, instead of a tolerance. (softmax with relu)",
         "Options of the kernel",
