@@ -64,7 +64,7 @@ def tasks_of(model: Model, names: Sequence[str]) -> dict[str, LearnableTask]:
         if isinstance(model, CompiledModel):
             known = ", ".join(LEARNABLE)
             raise Refusal(
-                f"A compiled model has no task of its own: give `tasks`: {known} or a recipe."
+                f"A compiled model has no task of its own: give `tasks`, from {known}, or a recipe."
             )
         return {model.recipe.task.name: model.recipe.task}
     found: dict[str, LearnableTask] = {}

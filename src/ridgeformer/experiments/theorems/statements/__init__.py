@@ -19,6 +19,7 @@ from importlib.resources import files
 from latex2mathml.converter import convert
 
 from ridgeformer.experiments.theorems.statements.references import REFERENCES
+from ridgeformer.experiments.wording import maths
 
 ORDER = (
     "prediction", "richardson", "chebyshev", "conjugate-gradients", "heavy-ball",
@@ -102,7 +103,7 @@ def statement_html(names: Sequence[str], measured: str) -> str:
         for s in map(statement, names)
     ]
     if measured:
-        parts.append(f"<b>Measured.</b> {escape(measured, quote=False)}")
+        parts.append(f"<b>Measured.</b> {maths(measured)}")
     # A formula on lines of its own has its margin already.
     return re.sub(r'(display="block".*?</math>)<br><br>', r"\1<br>", "<br><br>".join(parts))
 
