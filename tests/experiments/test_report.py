@@ -90,6 +90,7 @@ def test_subscripts_are_set():
         maths("|f_t − σ_{m+1}|² ≤ ‖α*‖_A·10^{−5}")
         == "|f<sub>t</sub> − σ<sub>m+1</sub>|² ≤ ‖α<sup>∗</sup>‖<sub>A</sub>·10<sup>−5</sup>"
     )
+    assert maths("Aα_t of my_file") == "Aα<sub>t</sub> of my_file"
     assert mathtext("|f_t − f*|, worst query") == "|$f_{t}$ − $f^*$|, worst query"
     for theorem in THEOREMS.values():
         for text in (theorem.statement, theorem.see, theorem.title):

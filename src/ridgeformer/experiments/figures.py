@@ -77,7 +77,8 @@ def style(drawing: Drawing, height: int, **layout: Any) -> Drawing:
         template="plotly_white",
         height=height,
         font=FONT,
-        margin={"l": 70, "r": 20, "t": 90, "b": 60},
+        margin={"l": 70, "r": 44, "t": 90, "b": 60},
+        modebar={"orientation": "v"},
         legend={"orientation": "h", "y": 1.2, "x": 0},
         **layout,
     )
