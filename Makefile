@@ -25,9 +25,10 @@ lint: .venv/dev.stamp
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/run.py
 
-# docs/compiles.md, from what the compiler does.
+# docs/compiles.md from what the compiler does, docs/theorems.md from the statements.
 docs: .venv/base.stamp
 	$(BIN)/python -m ridgeformer.compiler.catalogue
+	$(BIN)/python -m ridgeformer.experiments.theorems.statements.document
 
 .venv/base.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -56,7 +56,7 @@ def unchecked():
 
 @pytest.fixture(scope="session")
 def fast_report(tmp_path_factory):
-    """The verdicts of `verify --fast`, and the directory of its report."""
+    """The findings of `verify --fast`, and the directory of its page."""
     from ridgeformer.experiments.theorems import THEOREMS, verify
 
     out = tmp_path_factory.mktemp("verify")

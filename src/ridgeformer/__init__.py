@@ -57,7 +57,7 @@ _HOMES = {
     ],
     "ridgeformer.models": ["load", "reference", "residual_stream", "trajectory"],
     "ridgeformer.training": ["Recipe", "TrainedModel"],
-    "ridgeformer.experiments.evaluation": ["evaluate"],
+    "ridgeformer.experiments": ["SolverReport", "evaluate", "verify_solver"],
     "ridgeformer.export": ["prefix_mask", "save_gpt2"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

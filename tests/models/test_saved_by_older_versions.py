@@ -27,7 +27,9 @@ def test_a_model_of_version_0_1_predicts_the_same_bits():
     prompt = PrescribedSpectrum(features=4, supports=9, condition=10).draw(5, seed=0)
     assert torch.equal(old.predict(prompt), today.predict(prompt))
     assert torch.equal(trajectory(old, prompt).predictions, trajectory(today, prompt).predictions)
-    torch.testing.assert_close(trajectory(old, prompt).predictions, reference(old, prompt).predictions)
+    torch.testing.assert_close(
+        trajectory(old, prompt).predictions, reference(old, prompt).predictions
+    )
 
 
 def test_its_certificate_is_saved_as_it_was(tmp_path):

@@ -18,8 +18,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ridgeformer.kernels import Kernel
+from ridgeformer.solvers import Solver
 from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory.sensitivity import residual_polynomials
 from ridgeformer.theory.systems import query_weight, system_eigenvalues, target_energy
 from ridgeformer.types import Refusal
 
@@ -155,6 +157,31 @@ def tuned_prediction_bound(
     return prediction_bound(
         prompt, factors[:, None].expand(-1, len(prompt.phi)), ridge=ridge, kernel=kernel
     )
+
+
+def polynomial_prediction_bound(
+    solver: Solver,
+    prompt: Prompt,
+    *,
+    ridge: float,
+    steps: int,
+    kernel: Kernel | None = None,
+    interval: Interval | None = None,
+) -> Float[Tensor, "steps batch q r"]:
+    """A bound on |f_t(x) − f*(x)| for any solver with fixed coefficients, for t = 0 … steps.
+
+    It is √(k(x)ᵀA⁻¹k(x)) · max_σ |q_t(σ)| · ‖α*‖_A, where q_t is found by running the solver itself on
+    the eigenvalues σ of each prompt. The interval is what the solver is tuned to, as in `solve`.
+    """
+    values = system_eigenvalues(
+        prompt, ridge=ridge, kernel=kernel, precondition=solver.precondition
+    )
+    tuned = interval or (float(values.min()), float(values.max()))
+    polynomials = residual_polynomials(
+        solver, values.numpy().ravel(), steps=steps, tuned=tuned, ridge=ridge
+    )
+    factors = torch.from_numpy(polynomials).abs().reshape(steps + 1, *values.shape).amax(-1)
+    return prediction_bound(prompt, factors, ridge=ridge, kernel=kernel)
 
 
 def termination_steps(

@@ -79,3 +79,16 @@ class TrainedModel:
                     f"{getattr(expected, name)}."
                 )
         return model
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        """The same as `predict`."""
+        return self.predict(prompt)
+
+    def __repr__(self) -> str:
+        risks = [
+            f"{score['excess']:.4f} with {supports} supports"
+            for supports, score in self.scores.get("by supports", {}).items()
+            if score.get("excess") is not None
+        ]
+        excess = f"\n  excess risk {', '.join(risks)}" if risks else ""
+        return f"TrainedModel of {self.recipe!r}\n  weights   {self.transformer!r}{excess}"

@@ -1,0 +1,68 @@
+"""Files of the commands: checks before work, prompts in batches, matrices, and results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ridgeformer.tasks import Prompt
+
+
+def check_output(out: Path, prompts: Path) -> None:
+    from ridgeformer.types import Refusal
+
+    if out.is_dir():
+        raise Refusal(f"{out} is a directory: name a file for the result.")
+    if out.exists() and prompts.exists() and out.samefile(prompts):
+        raise Refusal(f"--out {out} is the prompt file itself: choose another name.")
+    if not out.absolute().parent.is_dir():
+        raise Refusal(f"{out} cannot be written: its directory does not exist.")
+
+
+def batches(prompt: Prompt, what: str, cost: int | None = None) -> Iterator[Prompt]:
+    """The prompts in parts of bounded memory, under a progress bar; `cost` is tokens per prompt."""
+    from rich.console import Console
+    from rich.progress import track
+
+    size = max(1, 2**17 // (cost or prompt.supports + 1 + prompt.phi_query.shape[1]))
+    starts = range(0, len(prompt), size)
+    console = Console(file=sys.stderr)
+    for start in track(
+        starts, what, console=console, transient=True, disable=not sys.stderr.isatty()
+    ):
+        yield prompt[start : start + size]
+
+
+def write(out: Path, predictions: Any, trajectory: bool) -> None:
+    from ridgeformer.tasks import write_arrays
+
+    arrays = {"prediction": predictions[-1].numpy()}
+    if trajectory:
+        arrays["trajectory"] = predictions.numpy()
+    write_arrays(out, **arrays)
+    typer.echo(f"{out}: " + ", ".join(f"{n} {list(a.shape)}" for n, a in arrays.items()) + ".")
+
+
+def read_matrix(path: Path) -> Tensor:
+    """A matrix from an .npy file."""
+    import numpy as np
+    import torch
+
+    from ridgeformer.types import Refusal
+
+    try:
+        matrix = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise Refusal(f"{path} cannot be read as an .npy matrix: {error}.") from error
+    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
+        raise Refusal(f"{path} must hold one real matrix U [m, p].")
+    if matrix.size == 0 or not np.isfinite(matrix).all():
+        raise Refusal(f"{path} must hold finite numbers, at least one.")
+    return torch.from_numpy(matrix.astype(float))

@@ -1,0 +1,146 @@
+"""`ridgeformer inspect`: a saved model explained in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from ridgeformer.cli import options as o
+
+if TYPE_CHECKING:
+    from ridgeformer.training import TrainedModel
+
+
+def inspect(
+    model: o.Model,
+    layers: Annotated[int, typer.Option(help="How many layers to list; 0 for all.")] = 24,
+) -> None:
+    """Show what a model computes, layer by layer, with its size and certificate; of a trained one its recipe."""
+    from ridgeformer.compiler.certificate import Certificate
+    from ridgeformer.training import TrainedModel
+    from ridgeformer.transformer import load
+
+    console = Console(highlight=False)
+    transformer, config = load(model)
+    if "recipe" in config:
+        console.print(recipe_table(TrainedModel.load(model), escape(str(model))))
+        return
+    shape = transformer.config
+    console.print(
+        f"[bold]{escape(str(model))}[/bold]: {shape.attention} attention, {shape.mlp} MLP, norm "
+        f"{shape.norm}, {shape.mask} mask, {shape.dtype}"
+    )
+    parameters = sum(p.numel() for p in transformer.parameters())
+    nonzero = sum(int(p.count_nonzero()) for p in transformer.parameters())
+    console.print(
+        f"{shape.n_layers} layers, d_model {shape.d_model}, {shape.n_heads} heads of {shape.d_head}, "
+        f"d_mlp {shape.d_mlp}; {parameters:,} parameters, {nonzero:,} of them not zero"
+    )
+    if "certificate" in config:
+        certificate = Certificate.from_dict(config["certificate"])
+        console.print(f"\n[bold]Certificate[/bold]: {escape(certificate.summary())}")
+        lines = Table.grid(padding=(0, 2))
+        lines.add_row("", "domain", escape(", ".join(certificate.domain())))
+        lines.add_row("", "promise", escape(certificate.promise()))
+        console.print(lines)
+    if "sites" in config:
+        show_sites(config["sites"], console)
+        show_layers(config["sites"], layers, console)
+    else:
+        console.print("Neither compiled nor trained here: it has no certificate and no recipe.")
+
+
+def recipe_table(model: TrainedModel, title: str) -> Table:
+    """Recipe, sizes and scores of a trained model."""
+    table = Table(title=title, title_justify="left", show_header=False)
+    recipe, config = model.recipe, model.transformer.config
+    values = recipe.to_dict()
+    sizes = {
+        "parameters": f"{sum(p.numel() for p in model.transformer.parameters()):,}",
+        "mask": config.mask,
+        "positions": f"{config.max_tokens} learned" if config.positional == "learned" else "none",
+        "precision": config.dtype,
+    }
+    parts = {
+        "recipe": {"name": recipe.name, "seed": recipe.seed},
+        "task": values["task"],
+        "model": values["model"] | sizes,
+        "training": values["training"],
+        "scores": model.scores or {"": "none were saved"},
+    }
+    for part, entries in parts.items():
+        rows = list(flat(entries))
+        for index, (name, value) in enumerate(rows):
+            table.add_row("" if index else f"[bold]{part}[/bold]", name, value)
+        table.add_section()
+    return table
+
+
+def flat(entries: dict[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Names and values; the names of a table's entries follow its own, and numbers share a line."""
+    for name, value in entries.items():
+        if isinstance(value, dict):
+            if value and not any(isinstance(v, dict) for v in value.values()):
+                yield f"{before}{name}", ", ".join(f"{n} {shown(v)}" for n, v in value.items())
+            else:
+                yield from flat(value, f"{before}{name}, ")
+        else:
+            yield f"{before}{name}", shown(value)
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(shown(v) for v in value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def show_sites(sites: dict[str, Any], console: Console) -> None:
+    table = Table(
+        title="Where iterates are read", title_justify="left",
+        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP", caption_justify="left",
+    )  # fmt: skip
+    for name in ("step", "predictions (queries)", *sites["states"]):
+        table.add_column(name, overflow="fold")
+    for step, entry in enumerate(sites["predictions"]):
+        cells = [str(step), place(entry)]
+        for line in sites["states"].values():
+            cells.append(next((place(e) for e in line if e["step"] == step), ""))
+        table.add_row(*map(escape, cells))
+    console.print(table)
+
+
+def place(entry: dict[str, Any]) -> str:
+    over = f" ÷ {span(entry['over'])}" if "over" in entry else ""
+    site = entry["site"].replace("blocks.", "").replace(".resid_", " ")
+    return f"{site} {span(entry['columns'])}{over}"
+
+
+def span(columns: list[int]) -> str:
+    if len(columns) > 2 and columns == list(range(columns[0], columns[-1] + 1)):
+        return f"[{columns[0]}…{columns[-1]}]"
+    return "[" + " ".join(map(str, columns)) + "]"
+
+
+def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
+    table = Table(title="What each layer does (reads → writes channels)", title_justify="left")
+    table.add_column("layer", justify="right")
+    for name in ("attention", "MLP"):
+        table.add_column(name, overflow="fold")
+    layers = sites["layers"]
+    shown = layers if limit == 0 else layers[:limit]
+    for index, layer in enumerate(shown):
+        heads = [
+            f"{h['does']}  {span(h['reads'])} → {span(h['writes'])}" for h in layer["attention"]
+        ]
+        writes = [f"{w['does']}  {span(w['reads'])} → {span(w['writes'])}" for w in layer["mlp"]]
+        cells = [str(index), "\n".join(heads), "\n".join(dict.fromkeys(writes))]
+        table.add_row(*map(escape, cells))
+        table.add_section()
+    console.print(table)
+    if len(shown) < len(layers):
+        console.print(f"… {len(layers) - len(shown)} more layers: --layers 0 shows all.")
