@@ -79,7 +79,13 @@ def test_inspect_shows_size_certificate_and_layers(home):
     ("arguments", "words"),
     [
         (["cgg", *COMPILE], ["did you mean cg?"]),
-        (["newton", *COMPILE], ["newton cannot be compiled", "nearest solver that compiles is cg"]),
+        (
+            ["newton", *COMPILE],
+            [
+                "newton cannot be compiled",
+                "use a solver whose state is made of vectors and scalars",
+            ],
+        ),
         (["nadaraya-watson", *COMPILE], ["use --attention softmax"]),
         (
             ["gd", *COMPILE, "--precondition", "jacobi"],

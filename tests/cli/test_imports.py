@@ -101,18 +101,24 @@ def test_an_imported_name_is_suggested(home, tmp_path):
 )
 def test_errors_in_a_file_are_one_sentence(tmp_path, text, sentence):
     (tmp_path / "mine.py").write_text(text)
-    refused(cli("--import", tmp_path / "mine.py", "study"), sentence, "mine.py")
+    refused(cli("--import", tmp_path / "mine.py", "zoo", "path", "gp"), sentence, "mine.py")
 
 
 def test_files_that_cannot_be_imported(tmp_path):
-    refused(cli("--import", tmp_path / "none.py", "study"), "There is no file", "none.py")
+    refused(
+        cli("--import", tmp_path / "none.py", "zoo", "path", "gp"), "There is no file", "none.py"
+    )
     (tmp_path / "notes.txt").write_text("x = 1")
-    refused(cli("--import", tmp_path / "notes.txt", "study"), "its name must end in .py")
+    refused(
+        cli("--import", tmp_path / "notes.txt", "zoo", "path", "gp"), "its name must end in .py"
+    )
 
 
 def test_several_files_are_run_in_order(tmp_path):
     (tmp_path / "first.py").write_text("import sys\nsys.first = 1\n")
     (tmp_path / "second.py").write_text("import sys\nprint('second after', sys.first)\n")
-    result = cli("--import", tmp_path / "first.py", "--import", tmp_path / "second.py", "study")
+    result = cli(
+        "--import", tmp_path / "first.py", "--import", tmp_path / "second.py", "zoo", "path", "gp"
+    )
     assert result.returncode == 0, result.stderr
     assert "second after 1" in result.stdout

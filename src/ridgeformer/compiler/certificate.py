@@ -166,9 +166,12 @@ class Certificate:
         if self.kernel.get("projection") is not None:
             options.append(f"projected to {len(self.kernel['projection'])} features")
         kernel = f"{self.kernel['name']} kernel" + (f" ({', '.join(options)})" if options else "")
-        by = "" if self.precondition == "none" else f" ({self.precondition} preconditioner)"
+        chosen = [f"{name} {value}" for name, value in self.options.items()]
+        if self.precondition != "none":
+            chosen.insert(0, f"{self.precondition} preconditioner")
+        solver = self.solver + (f" ({', '.join(chosen)})" if chosen else "")
         steps = counted(self.steps, "step")
-        return f"{steps} of {self.solver}{by} on the {kernel}, in {self.space} space"
+        return f"{steps} of {solver} on the {kernel}, in {self.space} space"
 
     def domain(self) -> list[str]:
         """The conditions on a prompt."""
