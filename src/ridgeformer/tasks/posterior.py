@@ -1,4 +1,4 @@
-"""What the best predictors share: Gaussian conditioning, and averages by evidence."""
+"""Gaussian conditioning and averages by evidence, which the best predictors share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def conditioned(
     y: Float[Tensor, "batch k 1"],
     noise: float | Float[Tensor, "batch k"],
 ) -> tuple[Float[Tensor, "batch q 1"], Float[Tensor, " batch"]]:
-    """The posterior mean across·(K + N)⁻¹y, and log N(y; 0, K + N) but for ½ k log 2π.
+    """The posterior mean across·(K + N)⁻¹y, and the log evidence log N(y; 0, K + N) without −½ k log 2π.
 
     N = diag(noise) holds noise variances.
     """
@@ -29,5 +29,5 @@ def conditioned(
 def averaged(
     values: Float[Tensor, "batch hypotheses ..."], evidence: Float[Tensor, "batch hypotheses"]
 ) -> Float[Tensor, "batch ..."]:
-    """Σ_h π_h values_h with the posterior π ∝ exp(log evidence) of equally likely hypotheses."""
+    """Σ_h π_h values_h, where π ∝ exp(log evidence) is the posterior of equally likely hypotheses."""
     return torch.einsum("bh,bh...->b...", evidence.softmax(1), values)
