@@ -47,3 +47,17 @@ class Trajectory:
         """Largest absolute difference over queries and outputs, per step and prompt."""
         target = other.predictions if isinstance(other, Trajectory) else other
         return (self.predictions - target).abs().amax(dim=(-2, -1))
+
+    def __repr__(self) -> str:
+        _, batch, queries, outputs = self.predictions.shape
+        kept = f", states {', '.join(self.states)}" if self.states else ""
+        return (
+            f"Trajectory{self.label and f' of {self.label}'}: {counted(self.steps, 'step')}, "
+            f"{counted(batch, 'problem')} of {counted(queries, 'query', 'queries')}, "
+            f"{counted(outputs, 'output')}{kept}"
+        )
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """A number with its noun: "1 step", "8 steps"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -99,13 +99,21 @@ def test_help_does_not_import_anything_heavy():
         (["cgg", *COMPILE], ["did you mean cg?"]),
         (["newton", *COMPILE], ["newton cannot be compiled", "nearest solver that compiles is cg"]),
         (["nadaraya-watson", *COMPILE], ["use --attention softmax"]),
-        (["gd", *COMPILE, "--precondition", "jacobi"], ["nearest is richardson"]),
+        (
+            ["gd", *COMPILE, "--precondition", "jacobi"],
+            ["--precondition is not an option of gd", "use richardson, chebyshev or cg"],
+        ),
         (["cg", *COMPILE, "--precondition", "jacobi"], ["use --mlp reglu"]),
         (["cg", *COMPILE, "--ridge", "0"], ["ridge must be positive"]),
         (["cg", *COMPILE, "--ridge", "nan"], ["ridge must be positive"]),
         (["cg", *COMPILE, "--max-eigenvalue", "-1"], ["must be positive"]),
         (["cg", *COMPILE, "--steps", "0"], ["--steps must be at least 1"]),
-        (["cg", *COMPILE, "--attention", "softmax"], ["--max-eigenvalue means nothing"]),
+        (
+            ["cg", *COMPILE, "--attention", "softmax"],
+            [
+                "--max-eigenvalue is not an option of softmax attention: leave it out, or use --attention linear."
+            ],
+        ),
         (["cg", *COMPILE, "--mlp", "gelu"], ["gelu"]),
         (["cg"], ["Missing option"]),
         (["cg", "--features", "3"], ["--steps is needed"]),

@@ -62,7 +62,7 @@ def matvec_heads(model: CompiledModel) -> list[HeadAt]:
         raise Refusal("Only dual models of solvers have heads that multiply by K: compile one.")
     if softmax and certificate.kernel["name"] == "linear":
         raise Refusal(
-            "Behind softmax a dot product is spread over many heads: use --attention linear."
+            "Behind softmax a dot product is spread over many heads: use `to=LinearAttention(…)`."
         )
     among = heads_that(model, reads="data", writes="everywhere" if softmax else "data")
     labels = {at: model.sites["layers"][at[0]]["attention"][at[1]]["does"] for at in among}

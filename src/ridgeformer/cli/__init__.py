@@ -1,4 +1,4 @@
-"""The command line, one file per command."""
+"""The command line, one file per command; the only room that knows flags."""
 
 from ridgeformer.cli.app import app
 

@@ -16,7 +16,7 @@ from ridgeformer.kernels import Kernel, kernel_from
 from ridgeformer.program import Program, Space
 from ridgeformer.solvers import EagerMachine, Solver
 from ridgeformer.tasks import Prompt
-from ridgeformer.types import Refusal
+from ridgeformer.types import Refusal, counted
 
 SLACK = {"float64": 1e-9, "float32": 1e-5}
 """Relative slack on the bounds of the domain, for prompts that lie on its edge up to round-off."""
@@ -155,6 +155,64 @@ class Certificate:
                 f"The largest eigenvalue is {top:.6g}, above the interval's end {self.interval[1]:.6g}, "
                 "where the iteration may diverge: compile with a wider `interval`."
             )
+
+    def description(self) -> str:
+        """What the model computes, for which prompts, and how exactly, on a line each."""
+        options = [
+            f"{name} {value:g}"
+            for name, value in self.kernel.items()
+            if isinstance(value, (int, float))
+        ]
+        if self.kernel.get("projection") is not None:
+            options.append(f"projected to {len(self.kernel['projection'])} features")
+        kernel = f"{self.kernel['name']} kernel" + (f" ({', '.join(options)})" if options else "")
+        preconditioned = (
+            "" if self.precondition == "none" else f" ({self.precondition} preconditioner)"
+        )
+        return (
+            f"{counted(self.steps, 'step')} of {self.solver}{preconditioned} on the {kernel}, in "
+            f"{self.space} space\n  domain   {', '.join(self.domain())}\n  promise  {self.promise()}"
+        )
+
+    def domain(self) -> list[str]:
+        """The conditions on a prompt."""
+        conditions = [counted(self.features, "feature"), counted(self.outputs, "output")]
+        if self.ridge is not None:
+            conditions.append(f"λ = {self.ridge:g}")
+        if self.attention == "linear":
+            conditions += [
+                f"λ_max(K) ≤ {self.max_eigenvalue:g}",
+                "any number of supports",
+                f"‖φ(x)‖ ≤ {self.max_query_norm:.3g}",
+            ]
+        for symbol, bound in (
+            ("|φ|", self.max_norm),
+            ("k", self.max_supports),
+            ("|y|", self.max_target),
+        ):
+            if bound is not None:
+                conditions.append(f"{symbol} ≤ {bound:g}")
+        if self.ridge is not None:
+            target = "‖y‖" if self.space == "dual" else "‖Φᵀy‖"
+            least, most = self.min_target_norm, self.max_target_norm
+            conditions.append(f"{target} = 0 or in [{least:.3g}, {most:.3g}]")
+        if self.interval is not None:
+            conditions.append(f"eigenvalues ≤ {self.interval[1]:g}")
+        return conditions
+
+    def promise(self) -> str:
+        """How near the predictions of every step are to the solver's."""
+        if self.absolute_error is not None:
+            return f"every step within {self.absolute_error:.3g} of the solver"
+        if self.relative_error is None:
+            return "none: at this MLP width an iterate may leave the range in which products are interpolated"
+        return (
+            f"every step within {self.relative_error:g} of the solver, relative to the largest "
+            f"prediction, or {self.round_off_factor:g} times the solver's own round-off"
+        )
+
+    def __repr__(self) -> str:
+        return f"Certificate: {self.description()}"
 
 
 def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"]:

@@ -48,3 +48,10 @@ class CompiledModel:
             raise Refusal(f"{directory} holds a model without a certificate: it was not compiled.")
         certificate = Certificate.from_dict(config["certificate"])
         return CompiledModel(transformer, certificate, config["sites"])
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        """The same as `predict`."""
+        return self.predict(prompt)
+
+    def __repr__(self) -> str:
+        return f"CompiledModel: {self.certificate.description()}\n  weights  {self.transformer!r}"

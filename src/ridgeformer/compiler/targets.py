@@ -20,11 +20,13 @@ class Interpolated:
     Give either the `tolerance` to certify for every prompt of the domain, or the `width` to spend.
     """
 
-    max_target: float
-    """A bound on |y|."""
-    tolerance: float | None = None
-    width: int | None = None
-    """Neurons per layer."""
+    max_target: float = field(metadata={"help": "A bound on |y|."})
+    tolerance: float | None = field(
+        default=None, metadata={"help": "The error to promise, for which widths are chosen."}
+    )
+    width: int | None = field(
+        default=None, metadata={"help": "Neurons per layer, instead of a tolerance."}
+    )
 
     def __post_init__(self) -> None:
         positive("max_target", self.max_target)
@@ -41,9 +43,11 @@ class Interpolated:
 class HeadPairs:
     """Dot products from an even number of softmax heads, at multiples ±1, ±2, … of a small scale."""
 
-    heads: int = 8
-    epsilon: float | None = None
-    """The scale; left out, it balances truncation against round-off."""
+    heads: int = field(default=8, metadata={"help": "Heads that make dot products: 2, 4, … or 12."})
+    epsilon: float | None = field(
+        default=None,
+        metadata={"help": "Their scale; left out, it balances truncation against round-off."},
+    )
 
     def __post_init__(self) -> None:
         if self.heads < 2 or self.heads % 2 or self.heads > 12:
@@ -61,11 +65,15 @@ class LinearAttention:
     The model serves every prompt with λ_max(K) ≤ `max_eigenvalue`, whatever its number of supports.
     """
 
-    max_eigenvalue: float
+    max_eigenvalue: float = field(
+        metadata={"help": "A bound on λ_max(K), and what coefficients are tuned to."}
+    )
     products: Exact | None = None
     """Left out, the MLP is a plain ReLU, which solvers without products inside a token need."""
-    causal: bool = False
-    """A strictly causal decoder, which solves in feature space at a token after the supports."""
+    causal: bool = field(
+        default=False,
+        metadata={"help": "A strictly causal decoder, which solves in feature space."},
+    )
 
     def __post_init__(self) -> None:
         positive("max_eigenvalue", self.max_eigenvalue)
@@ -79,8 +87,10 @@ class SoftmaxAttention:
     needs neither.
     """
 
-    max_norm: float | None = None
-    max_supports: int | None = None
+    max_norm: float | None = field(default=None, metadata={"help": "A bound on |φ|."})
+    max_supports: int | None = field(
+        default=None, metadata={"help": "A bound on the number k of supports."}
+    )
     products: Exact | Interpolated | None = field(default_factory=Exact)
     """None is a plain ReLU MLP, which is enough for a smoother."""
     dot_products: HeadPairs | None = None

@@ -87,7 +87,7 @@ def check_holdable(config: TransformerConfig) -> None:
     if odd:
         raise Refusal(
             f"GPT-2 cannot hold a model with {', '.join(odd)}: compile one with "
-            f"--attention softmax --mlp relu{', and without --causal' * (config.mask == 'causal')}."
+            f"`to=SoftmaxAttention(products=Interpolated(…))`{', and without `causal`' * (config.mask == 'causal')}."
         )
 
 

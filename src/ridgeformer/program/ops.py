@@ -199,8 +199,15 @@ class Program:
         )
         return replace(self, ops=tuple(reversed(kept)), states=states)
 
-    def __str__(self) -> str:
+    def listing(self) -> str:
+        """Every operation, on a line of its own."""
         return "\n".join(f"{op.out} = {describe(op)}" for op in self.ops)
+
+    def __repr__(self) -> str:
+        head = f"Program: {self.steps} steps of {self.solver} in {len(self.ops)} operations"
+        first = [f"  {line}" for line in self.listing().splitlines()[:8]]
+        more = ["  … (`listing()` has all)"] if len(self.ops) > len(first) else []
+        return "\n".join([head, *first, *more])
 
 
 def describe(op: Op) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,18 +16,33 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.registry import Registry
-from ridgeformer.types import Refusal
+from ridgeformer.types import Refusal, counted
+
+Array = Tensor | np.ndarray | Sequence[Any]
+Rows = int | slice | Tensor | np.ndarray | Sequence[int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Prompt:
-    """A batch of problems that share k, p, q and r: supports (φ, y), and query features."""
+    """A batch of problems that share k, p, q and r: supports (φ, y), and query features.
+
+    Tensors are taken as they are; NumPy arrays and lists become float32 if all of them are, and else
+    float64. A single problem may be given without its batch dimension, its targets as [k] or [k, r]
+    and its queries as [p] or [q, p].
+    """
 
     phi: Float[Tensor, "batch k p"]
     y: Float[Tensor, "batch k r"]
     phi_query: Float[Tensor, "batch q p"]
 
-    def __post_init__(self) -> None:
+    def __init__(self, phi: Array, y: Array, phi_query: Array) -> None:
+        values = in_batches(*as_tensors(phi=phi, y=y, phi_query=phi_query))
+        for name, value in zip(("phi", "y", "phi_query"), values, strict=True):
+            object.__setattr__(self, name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Refuses shapes that do not fit, empty dimensions, and numbers that are not finite."""
         shapes = f"phi {list(self.phi.shape)}, y {list(self.y.shape)}, phi_query {list(self.phi_query.shape)}"
         if any(t.ndim != 3 for t in (self.phi, self.y, self.phi_query)):
             raise Refusal(
@@ -61,8 +77,20 @@ class Prompt:
     def outputs(self) -> int:
         return self.y.shape[2]
 
-    def to(self, dtype: torch.dtype) -> Prompt:
-        return Prompt(self.phi.to(dtype), self.y.to(dtype), self.phi_query.to(dtype))
+    def __len__(self) -> int:
+        """The number of problems in the batch."""
+        return self.phi.shape[0]
+
+    def __getitem__(self, rows: Rows) -> Prompt:
+        """Some of the problems, in a batch of their own; `prompt[3]` is a batch of one."""
+        if isinstance(rows, int):
+            start = range(len(self))[rows]
+            rows = slice(start, start + 1)
+        return Prompt(self.phi[rows], self.y[rows], self.phi_query[rows])
+
+    def to(self, target: torch.dtype | torch.device | str) -> Prompt:
+        """The prompt on another device or in another precision."""
+        return Prompt(self.phi.to(target), self.y.to(target), self.phi_query.to(target))
 
     def inside(self, max_norm: float, max_target: float | None = None) -> Prompt:
         """The prompt brought inside a domain: longer features shrunk, larger targets clipped."""
@@ -91,7 +119,8 @@ class Prompt:
         return tokens
 
     def save(self, path: str | Path) -> None:
-        write_arrays(path, phi=self.phi.numpy(), y=self.y.numpy(), phi_query=self.phi_query.numpy())
+        here = self.to("cpu")
+        write_arrays(path, phi=here.phi.numpy(), y=here.y.numpy(), phi_query=here.phi_query.numpy())
 
     @staticmethod
     def load(path: str | Path) -> Prompt:
@@ -111,12 +140,38 @@ class Prompt:
             if isinstance(error, Refusal):
                 raise
             raise Refusal(f"{path} cannot be read as an .npz prompt file: {error}.") from error
-        if any(array.dtype.kind not in "fiu" for array in arrays):
-            kinds = ", ".join(str(array.dtype) for array in arrays)
-            raise Refusal(f"{path} must hold real numbers; got {kinds}.")
-        single = all(array.dtype == np.float32 for array in arrays)
-        dtype = np.float32 if single else np.float64
-        return Prompt(*(torch.from_numpy(array.astype(dtype)) for array in arrays))
+        return Prompt(*arrays)
+
+    def __repr__(self) -> str:
+        queries, device = self.phi_query.shape[1], self.phi.device
+        return (
+            f"Prompt: {counted(len(self), 'problem')} of {counted(self.supports, 'support')} and "
+            f"{counted(queries, 'query', 'queries')}, {counted(self.features, 'feature')}, "
+            f"{counted(self.outputs, 'output')}, {str(self.phi.dtype).removeprefix('torch.')}"
+            + (f" on {device}" if device.type != "cpu" else "")
+        )
+
+
+def as_tensors(**values: Array) -> list[Tensor]:
+    """Tensors as they are; with arrays among them, all as float32 if all are, and else as float64."""
+    if all(isinstance(value, Tensor) for value in values.values()):
+        return list(values.values())  # type: ignore[arg-type]
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiu":
+            raise Refusal(f"A prompt must hold real numbers; got {name} of type {array.dtype}.")
+    single = all(array.dtype == np.float32 for array in arrays.values())
+    dtype = np.float32 if single else np.float64
+    return [torch.from_numpy(array.astype(dtype)) for array in arrays.values()]
+
+
+def in_batches(phi: Tensor, y: Tensor, query: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """A single problem as a batch of one; all else as it is."""
+    if phi.ndim != 2 or y.ndim not in (1, 2) or query.ndim not in (1, 2):
+        return phi, y, query
+    y = y[:, None] if y.ndim == 1 else y
+    query = query[None] if query.ndim == 1 else query
+    return phi[None], y[None], query[None]
 
 
 def write_arrays(path: str | Path, **arrays: np.ndarray) -> None:

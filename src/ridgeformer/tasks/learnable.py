@@ -32,8 +32,7 @@ class Sample:
 
     def __getitem__(self, rows: slice | Tensor) -> Sample:
         """Some of the prompts, with their targets."""
-        p = self.prompt
-        return Sample(Prompt(p.phi[rows], p.y[rows], p.phi_query[rows]), self.targets[rows])
+        return Sample(self.prompt[rows], self.targets[rows])
 
 
 class LearnableTasks(Registry[type["LearnableTask"]]):

@@ -113,7 +113,7 @@ class Run:
                 continue
             if state["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
                 raise Refusal(
-                    f"{self.folder} was begun with another recipe: use that one, or another `out`."
+                    f"{self.folder} was begun with another recipe: use that one, or another `folder`."
                 )
             checkpoint.restore(path, self.model, self.optimiser)
             self.step, self.seconds = int(state["step"]), float(state["seconds"])
@@ -199,7 +199,7 @@ def started(
     """A run at its first step or at its newest checkpoint; it refuses to write over another run."""
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise Refusal(
-            f"{folder} is not empty: choose another `out`, or `resume` the run that is there."
+            f"{folder} is not empty: choose another `folder`, or go on from what is there with `resume=True`."
         )
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(recipe, folder, group)

@@ -132,6 +132,14 @@ class Recipe:
         """The configuration of the transformer that is trained."""
         return LAYOUTS[self.model.layout].config(self.task, asdict(self.model))
 
+    def __repr__(self) -> str:
+        def line(values: dict[str, Any]) -> str:
+            return ", ".join(f"{name} {value}" for name, value in values.items() if value != ())
+
+        values = self.to_dict()
+        parts = [f"  {part:9} {line(values[part])}" for part in ("task", "model", "training")]
+        return "\n".join([f"Recipe {self.name}, seed {self.seed}", *parts])
+
 
 def section(kind: type[Any], values: dict[str, Any], name: str) -> Any:
     """A dataclass from a table of the recipe, whose keys and types must be its fields'."""

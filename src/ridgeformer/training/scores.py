@@ -37,10 +37,7 @@ class Held:
 def predictions(layout: Layout, model: Transformer, prompt: Prompt, chunk: int = 64) -> Tensor:
     """The model's predictions in float64; it reads `chunk` prompts at a time."""
     dtype = model.config.torch_dtype
-    parts = [
-        Prompt(*(t[i : i + chunk] for t in (prompt.phi, prompt.y, prompt.phi_query))).to(dtype)
-        for i in range(0, len(prompt.phi), chunk)
-    ]
+    parts = [prompt[i : i + chunk].to(dtype) for i in range(0, len(prompt), chunk)]
     with torch.inference_mode():
         return torch.cat([layout.predict(model, part) for part in parts]).double()
 

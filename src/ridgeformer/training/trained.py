@@ -84,3 +84,19 @@ class TrainedModel:
                     f"{getattr(expected, name)}."
                 )
         return model
+
+    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        """The same as `predict`."""
+        return self.predict(prompt)
+
+    def __repr__(self) -> str:
+        lines = [f"TrainedModel of {self.recipe!r}", f"  weights   {self.transformer!r}"]
+        scores = self.scores.get("by supports", {})
+        if any(score.get("excess") is not None for score in scores.values()):
+            risks = ", ".join(
+                f"{score['excess']:.4f} with {supports} supports"
+                for supports, score in scores.items()
+                if score.get("excess") is not None
+            )
+            lines.append(f"  excess    {risks}")
+        return "\n".join(lines)

@@ -167,3 +167,11 @@ class Transformer(nn.Module):
     ) -> Float[Tensor, "batch q d_out"]:
         """Predictions at the query tokens."""
         return self.readout(self.residual_stream(tokens, context, edits)[:, context:])
+
+    def __repr__(self) -> str:
+        c, parameters = self.config, sum(p.numel() for p in self.parameters())
+        return (
+            f"Transformer: {c.n_layers} layers of {c.attention} attention and a {c.mlp} MLP, d_model "
+            f"{c.d_model}, {c.n_heads} heads of {c.d_head}, d_mlp {c.d_mlp}, norm {c.norm}, {c.mask} "
+            f"mask, {c.dtype}; {parameters:,} parameters"
+        )

@@ -29,15 +29,15 @@ def check_writable(directory: str | Path, force: bool = False) -> None:
     target = Path(directory)
     if target.exists():
         if not target.is_dir():
-            raise Refusal(f"{target} is a file, not a directory: choose another --out.")
+            raise Refusal(f"{target} is a file, not a directory: choose another `directory`.")
         if any(target.iterdir()):
             if not force:
                 raise Refusal(
-                    f"{target} exists and is not empty: choose another --out, or --force."
+                    f"{target} exists and is not empty: choose another `directory`, or `force=True`."
                 )
             if not (target / "config.json").exists():
                 raise Refusal(
-                    f"{target} does not hold a saved model, so --force will not replace it."
+                    f"{target} does not hold a saved model, so `force=True` will not replace it."
                 )
     parent = target.absolute().parent
     while not parent.exists():

@@ -81,14 +81,14 @@ def tasks_of(model: Model, names: Sequence[str]) -> dict[str, LearnableTask]:
         if isinstance(model, CompiledModel):
             known = ", ".join(LEARNABLE)
             raise Refusal(
-                f"A compiled model has no task of its own: give --task {known} or a recipe."
+                f"A compiled model has no task of its own: give `tasks`, from {known}, or a recipe."
             )
         return {model.recipe.task.name: model.recipe.task}
     found: dict[str, LearnableTask] = {}
     for name in names:
         label, task = task_of(model, name)
         if label in found:
-            raise Refusal(f"--task has {label!r} twice: name each once.")
+            raise Refusal(f"`tasks` has {label!r} twice: name each once.")
         found[label] = task
     return found
 

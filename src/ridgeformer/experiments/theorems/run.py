@@ -59,7 +59,7 @@ def verify(
 
 
 def summary(verdicts: Sequence[Verdict], title: str) -> RichTable:
-    """Readable in 80 columns: settings are folded, and names, which --only takes, are whole."""
+    """Readable in 80 columns: settings are folded, and names, by which one is chosen, are whole."""
     table = RichTable(
         title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, row_styles=["", "dim"]
     )

@@ -1,4 +1,4 @@
-"""What the commands share: checks before work, batches under a progress bar, writing results."""
+"""Files of the commands: checks before work, prompts in batches, matrices, and results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from ridgeformer.kernels import Kernel
+    from torch import Tensor
+
     from ridgeformer.tasks import Prompt
 
 
@@ -30,16 +31,13 @@ def batches(prompt: Prompt, what: str, cost: int | None = None) -> Iterator[Prom
     from rich.console import Console
     from rich.progress import track
 
-    from ridgeformer.tasks import Prompt
-
     size = max(1, 2**17 // (cost or prompt.supports + 1 + prompt.phi_query.shape[1]))
-    starts = range(0, len(prompt.phi), size)
+    starts = range(0, len(prompt), size)
     console = Console(file=sys.stderr)
     for start in track(
         starts, what, console=console, transient=True, disable=not sys.stderr.isatty()
     ):
-        part = slice(start, start + size)
-        yield Prompt(prompt.phi[part], prompt.y[part], prompt.phi_query[part])
+        yield prompt[start : start + size]
 
 
 def write(out: Path, predictions: Any, trajectory: bool) -> None:
@@ -52,24 +50,13 @@ def write(out: Path, predictions: Any, trajectory: bool) -> None:
     typer.echo(f"{out}: " + ", ".join(f"{n} {list(a.shape)}" for n, a in arrays.items()) + ".")
 
 
-def make_kernel(name: str, **options: Any) -> Kernel:
-    """The kernel of that name with those of the options that it has."""
-    from dataclasses import fields
-
-    from ridgeformer.kernels import KERNELS, kernel_from
-
-    known = {field.name for field in fields(KERNELS[name])} if name in KERNELS else set()  # type: ignore[arg-type]
-    return kernel_from({"name": name} | {n: v for n, v in options.items() if n in known})
-
-
-def read_matrix(path: Path | None) -> list[list[float]] | None:
+def read_matrix(path: Path) -> Tensor:
     """A matrix from an .npy file."""
     import numpy as np
+    import torch
 
     from ridgeformer.types import Refusal
 
-    if path is None:
-        return None
     try:
         matrix = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -78,5 +65,4 @@ def read_matrix(path: Path | None) -> list[list[float]] | None:
         raise Refusal(f"{path} must hold one real matrix U [m, p].")
     if matrix.size == 0 or not np.isfinite(matrix).all():
         raise Refusal(f"{path} must hold finite numbers, at least one.")
-    rows: list[list[float]] = matrix.astype(float).tolist()
-    return rows
+    return torch.from_numpy(matrix.astype(float))

@@ -1,0 +1,94 @@
+"""How commands are registered, completed and run. Nothing heavy is imported before one is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Parameter, signature
+from typing import Any
+
+import typer
+from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
+
+COMPLETED: dict[str, Callable[[], Any]] = {}
+"""By name, the commands whose options depend on what is registered, to be built when called."""
+
+
+class Command(TyperCommand):
+    """A command whose help is plain text, so that shapes such as [B, k, p] are shown as written."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        described: list[Any] = [self, *self.params]
+        for part in described:
+            if part.help:
+                part.help = escape(part.help)
+
+
+class Commands(TyperGroup):
+    """The commands: the user's files come first, then the command, and refusals are one sentence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from ridgeformer.cli.imports import run_file
+        from ridgeformer.cli.refusals import one_sentence
+
+        with one_sentence(self.flags):
+            for path in ctx.params["files"] or ():
+                run_file(path)
+            return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, self.complete(name, command), rest
+
+    def complete(self, name: str | None, command: Any) -> Any:
+        return COMPLETED[name]() if name in COMPLETED else command
+
+    def flags(self) -> set[str]:
+        """The options of all commands, by the name of their parameter."""
+        commands = [self.complete(name, command) for name, command in self.commands.items()]
+        for group in [c for c in commands if isinstance(c, TyperGroup)]:
+            commands += group.commands.values()
+        return {
+            option.lstrip("-").replace("-", "_")
+            for command in commands
+            for parameter in command.params
+            for option in parameter.opts
+            if option.startswith("--")
+        }
+
+
+def register(app: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:
+    """Adds a command with the options of its signature."""
+    app.command(name, cls=Command)(function)
+
+
+def register_with_options(
+    app: typer.Typer, function: Callable[..., None], options: Callable[[], list[Parameter]]
+) -> None:
+    """Adds a command that takes `options` as **keywords besides those of its signature.
+
+    They are asked for when the command is called, so that listing the commands stays fast and the
+    user's own kernels and solvers, registered by then, have their options too.
+    """
+    plain = signature(function, eval_str=True)
+    own = [p for p in plain.parameters.values() if p.kind is not Parameter.VAR_KEYWORD]
+
+    def with_signature(parameters: list[Parameter]) -> Callable[..., None]:
+        def command(**values: Any) -> None:
+            function(**values)
+
+        command.__name__, command.__doc__ = function.__name__, function.__doc__
+        command.__signature__ = plain.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return command
+
+    def complete() -> Any:
+        names = {p.name for p in own}
+        more = [p for p in options() if p.name not in names]
+        keywords = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own]
+        alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        register(alone, with_signature([*keywords, *more]))
+        return typer.main.get_command(alone)
+
+    register(app, with_signature(own))
+    COMPLETED[function.__name__] = complete

@@ -1,0 +1,36 @@
+"""`ridgeformer evaluate`: a model measured on its task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ridgeformer.cli import options as o
+
+
+def evaluate(
+    model: o.Model,
+    task: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A task's name, or a recipe; may be repeated.", metavar="NAME|RECIPE.toml"
+        ),
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="Prompts per setting.")] = 512,
+    seed: o.Seed = 0,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help="A baseline, or none; may be repeated; all if left out.", metavar="NAME"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory of the page; results/evaluate-MODEL if left out.")
+    ] = None,
+) -> None:
+    """Measure a model on its task: against the best predictor, baselines and shifts; one page, one table."""
+    from ridgeformer.cli.experiments import evaluate as run
+
+    named = [] if baseline == ["none"] else baseline
+    where = out or Path("results") / f"evaluate-{model.absolute().name}"
+    run(model, where, tasks=task or (), prompts=prompts, seed=seed, baselines=named)

@@ -1,0 +1,35 @@
+"""`ridgeformer --import FILE.py`: solvers, kernels, theorems and more from the user's own files."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from traceback import extract_tb
+
+from ridgeformer.types import Refusal
+
+
+def run_file(path: Path) -> None:
+    """Runs a Python file, which registers its members; its own directory is searched for imports."""
+    if not path.is_file():
+        raise Refusal(f"There is no file {path} to import: give a Python file that registers.")
+    # A name of its own, so that the file hides no module; classes look up their annotations there.
+    name = f"imported_{path.stem}"
+    spec = spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise Refusal(f"{path} cannot be imported: its name must end in .py.")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.absolute().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Refusal as refusal:
+        raise Refusal(f"{path} cannot be imported: {refusal}") from refusal
+    except Exception as error:
+        lines = [f.lineno for f in extract_tb(error.__traceback__) if Path(f.filename) == path]
+        line = lines[-1] if lines else getattr(error, "lineno", None)
+        where = f" in line {line}" if line else ""
+        raise Refusal(
+            f"{path} cannot be imported: {type(error).__name__}{where}: {error}."
+        ) from error

@@ -1,0 +1,30 @@
+"""`ridgeformer study`: one question, one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ridgeformer.cli import options as o
+
+
+def study(
+    name: Annotated[
+        str | None, typer.Argument(help="Leave out for a list.", metavar="NAME")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the page; results/NAME if left out.")
+    ] = None,
+    seed: o.Seed = 0,
+    prompts: Annotated[int | None, typer.Option(help="Prompts per setting.")] = None,
+) -> None:
+    """Measure one question and write one page and its numbers; without a name, list the studies."""
+    from ridgeformer.cli.experiments import STUDIES, find_study, run_study
+
+    if name is None:
+        for known in STUDIES.values():
+            typer.echo(f"{known.name:12} {known.summary}")
+        return
+    run_study(find_study(STUDIES, name), out or Path("results") / name, seed, prompts)

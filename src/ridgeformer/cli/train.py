@@ -1,0 +1,94 @@
+"""`ridgeformer train`: a transformer trained from a recipe."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ridgeformer.cli import options as o
+
+if TYPE_CHECKING:
+    from ridgeformer.training import Recipe
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML.", metavar="RECIPE.toml")],
+    out: Annotated[Path, typer.Option(help="Directory of the run: log, checkpoints, model.")],
+    resume: o.Resume = False,
+    seed: Annotated[int | None, typer.Option(help="In place of the recipe's seed.", min=0)] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; all if left out.")] = None,
+) -> None:
+    """Train a transformer on in-context regression; the model is saved in OUT/model.
+
+    Under torchrun the processes share every batch: torchrun --nproc-per-node 2 -m ridgeformer.cli
+    train RECIPE.toml --out DIR
+    """
+    from dataclasses import replace
+
+    from ridgeformer.training import Recipe
+
+    chosen = Recipe.load(recipe)
+    run_recipe(chosen if seed is None else replace(chosen, seed=seed), out, resume, threads)
+
+
+def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> None:
+    """Train with a progress bar, save, and print the scores."""
+    import torch
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from ridgeformer.training import Group, finish, started
+    from ridgeformer.types import Refusal
+
+    if threads is not None:
+        if threads < 1:
+            raise Refusal(f"--threads must be at least 1, got {threads}.")
+        torch.set_num_threads(threads)
+    group = Group.join()
+    console = Console(quiet=not group.first)
+    try:
+        run = started(recipe, out, resume, console.print, group)
+        columns = (
+            TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
+            TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[seen]}"),
+        )  # fmt: skip
+        with Progress(*columns, console=console, transient=True) as progress:
+            bar = progress.add_task(
+                recipe.name, total=recipe.training.steps, seen="", completed=run.step
+            )
+
+            def report(step: int, seen: dict[str, float]) -> None:
+                progress.update(bar, completed=step)
+                if seen:
+                    ratio = seen["mse"] / seen["best"]
+                    text = f"excess {seen.get('excess', nan):.4f}, error {ratio:.3f} × the best"
+                    progress.update(bar, seen=text)
+
+            run.train(report)
+        if group.first:
+            model = finish(run)
+            for name, score in named_scores(model.scores):
+                console.print(f"{name}: excess risk {shown(score)}", highlight=False)
+            console.print(f"The model: [bold]{out / 'model'}[/bold]", soft_wrap=True)
+    finally:
+        group.leave()
+
+
+def named_scores(scores: dict[str, Any]) -> list[tuple[str, dict[str, float | None]]]:
+    by_supports = [(f"{k} supports", score) for k, score in scores["by supports"].items()]
+    return by_supports + list(scores.get("by part", {}).items())
+
+
+def shown(score: dict[str, float | None]) -> str:
+    if score["excess"] is None:
+        return "not defined"
+    return f"{score['excess']:.4f} [{score['low']:.4f}, {score['high']:.4f}]"

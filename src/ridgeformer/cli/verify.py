@@ -1,0 +1,25 @@
+"""`ridgeformer verify`: the theorems, measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def verify(
+    fast: Annotated[bool, typer.Option("--fast", help="Fewer prompts and steps.")] = False,
+    only: Annotated[str | None, typer.Option(help="One theorem, by name.", metavar="NAME")] = None,
+    out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("results/verify"),
+    seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+) -> None:
+    """Measure every theorem as measured/bound, and draw it; exit 1 if one does not hold."""
+    from ridgeformer.cli.experiments import THEOREMS, chosen
+    from ridgeformer.cli.experiments import verify as run
+
+    verdicts = run(chosen(THEOREMS, only), out, seed=seed, fast=fast)
+    failed = [v.theorem.name for v in verdicts if not v.holds]
+    if failed:
+        typer.echo(f"Does not hold: {', '.join(failed)}.", err=True)
+        raise typer.Exit(1)

@@ -1,0 +1,97 @@
+"""`ridgeformer zoo`: trained models that are shipped with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ridgeformer.cli import options as o
+from ridgeformer.cli.commands import register
+from ridgeformer.cli.train import run_recipe, shown
+
+app = typer.Typer(
+    help="Trained models that are shipped with the package; without a command, list them.",
+    invoke_without_command=True,
+    no_args_is_help=False,
+)
+
+
+@app.callback()
+def list_models(context: typer.Context) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    from ridgeformer.models import zoo as shipped
+    from ridgeformer.training.final import FEWER
+
+    if not shipped.names():
+        typer.echo(
+            "No model is shipped yet: train one with `ridgeformer train RECIPE.toml --out DIR`."
+        )
+        return
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=140)  # a file or a pipe has no edge
+    table = Table(
+        title="Shipped models, with excess risk by number of supports",
+        box=SIMPLE_HEAD,
+        title_justify="left",
+    )
+    for column in ("name", "task", "tokens", "attention"):
+        table.add_column(column, no_wrap=column == "name")
+    for column in ("size", "seed", "CPU min", *map(str, FEWER), "all"):
+        table.add_column(column, justify="right", no_wrap=column == "all")
+    for name in shipped.names():
+        model = shipped.load(name)
+        recipe, config, scores = model.recipe, model.transformer.config, model.scores
+        by_supports = scores["by supports"]
+        fewer = [by_supports.get(str(n), {}).get("excess") for n in FEWER]
+        table.add_row(
+            name, recipe.task.name, recipe.model.layout, config.attention,
+            f"{config.n_layers} × {config.d_model}", str(recipe.seed), f"{scores['cpu minutes']:g}",
+            *("" if value is None else f"{value:.4f}" for value in fewer),
+            shown(by_supports[str(recipe.task.supports)]),
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        "size: layers × width. Excess risk: 0 for the best predictor, 1 for the mean. Recipe and all scores: ridgeformer inspect $(ridgeformer zoo path NAME)",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def path(name: o.ShippedModel) -> None:
+    """Print the directory of a shipped model, for predict, inspect and evaluate."""
+    from ridgeformer.models import zoo as shipped
+
+    typer.echo(shipped.path_of(name))
+
+
+def rebuild(
+    name: o.ShippedModel,
+    out: Annotated[Path, typer.Option(help="Directory of the run.")],
+    resume: o.Resume = False,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads; as many as it was trained with if left out.")
+    ] = None,
+) -> None:
+    """Train a shipped model again from its recipe, and compare the weights."""
+    from ridgeformer.models import zoo as shipped
+    from ridgeformer.training import TrainedModel
+
+    model = shipped.load(name)
+    run_recipe(
+        model.recipe, out, resume, model.scores.get("threads") if threads is None else threads
+    )
+    apart = shipped.distance(model, TrainedModel.load(out / "model"))
+    same = "the same, bit for bit" if apart == 0 else f"up to {apart:.1e} apart (another machine?)"
+    typer.echo(f"The weights and those that are shipped are {same}.")
+
+
+register(app, path)
+register(app, rebuild)
