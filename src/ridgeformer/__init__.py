@@ -49,7 +49,7 @@ _HOMES = {
     "ridgeformer.models": ["load", "reference", "residual_stream", "trajectory"],
     "ridgeformer.training": ["Recipe", "TrainedModel"],
     "ridgeformer.experiments.evaluation": ["evaluate"],
-    "ridgeformer.export": ["prefix_mask", "save_gpt2"],
+    "ridgeformer.export": ["Exporter", "GPT2", "prefix_mask"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605
