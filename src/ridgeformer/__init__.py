@@ -12,7 +12,8 @@ _HOMES = {
     "ridgeformer.types": ["Refusal", "Trajectory"],
     "ridgeformer.registry": ["register"],
     "ridgeformer.kernels": ["Exponential", "Gaussian", "Kernel", "Linear", "Polynomial"],
-    "ridgeformer.tasks": ["KernelDraw", "PrescribedSpectrum", "Prompt"],
+    "ridgeformer.tasks": ["KernelDraw", "LearnableTask", "PrescribedSpectrum", "Prompt", "Task"],
+    "ridgeformer.baselines": ["Baseline"],
     "ridgeformer.solvers": [
         "BlockCG",
         "Chebyshev",
