@@ -124,7 +124,11 @@ def test_trained_and_compiled_models_read_the_same_file(tmp_path, models):
     prompt = held.sample.prompt
     prompt.save(tmp_path / "p.npz")
     rf.compile(
-        rf.ConjugateGradient(), features=8, steps=9, ridge=task.ridge, max_eigenvalue=1000.0
+        rf.ConjugateGradient(),
+        features=8,
+        steps=9,
+        ridge=task.ridge,
+        to=rf.LinearAttention(max_eigenvalue=1000.0),
     ).save(tmp_path / "cg")
     places = [tmp_path / "cg", zoo.path_of("linear"), zoo.path_of("linear-attention")]
     for place in places:

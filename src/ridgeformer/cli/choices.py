@@ -19,7 +19,6 @@ from ridgeformer.cli.files import read_matrix
 from ridgeformer.cli.refusals import OPTION_OF
 from ridgeformer.compiler import Exact, HeadPairs, Interpolated, LinearAttention, SoftmaxAttention
 from ridgeformer.kernels import KERNELS, Kernel
-from ridgeformer.registry import Registry
 from ridgeformer.solvers import SOLVERS, Solver
 from ridgeformer.solvers import make_solver as solver_by_name
 from ridgeformer.types import Refusal
@@ -170,8 +169,7 @@ def chosen_solver(name: str) -> tuple[Choice, list[Choice]]:
 
 
 def chosen_kernel(name: str) -> tuple[Choice, list[Choice]]:
-    known = Registry("kernel", KERNELS.values())
-    return Choice({"kernel": name}, (known.find(name),)), kernel_choices()
+    return Choice({"kernel": name}, (KERNELS.find(name),)), kernel_choices()
 
 
 def chosen_target(attention: str, mlp: str) -> tuple[Choice, list[Choice]]:

@@ -46,8 +46,8 @@ class Commands(TyperGroup):
 
     def flags(self) -> set[str]:
         """The options of all commands, by the name of their parameter."""
-        commands = [self.complete(name, command) for name, command in self.commands.items()]
-        for group in [c for c in commands if isinstance(c, TyperGroup)]:
+        commands = [self, *(self.complete(*known) for known in self.commands.items())]
+        for group in [c for c in commands[1:] if isinstance(c, TyperGroup)]:
             commands += group.commands.values()
         return {
             option.lstrip("-").replace("-", "_")

@@ -43,7 +43,11 @@ def inspect(
     )
     if "certificate" in config:
         certificate = Certificate.from_dict(config["certificate"])
-        console.print(f"\n[bold]Certificate[/bold]: {escape(certificate.description())}")
+        console.print(f"\n[bold]Certificate[/bold]: {escape(certificate.summary())}")
+        lines = Table.grid(padding=(0, 2))
+        lines.add_row("", "domain", escape(", ".join(certificate.domain())))
+        lines.add_row("", "promise", escape(certificate.promise()))
+        console.print(lines)
     if "sites" in config:
         show_sites(config["sites"], console)
         show_layers(config["sites"], layers, console)
@@ -98,7 +102,7 @@ def shown(value: Any) -> str:
 def show_sites(sites: dict[str, Any], console: Console) -> None:
     table = Table(
         title="Where iterates are read", title_justify="left",
-        caption="7 post [15]: channel 15 of blocks.7.resid_post", caption_justify="left",
+        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP", caption_justify="left",
     )  # fmt: skip
     for name in ("step", "predictions (queries)", *sites["states"]):
         table.add_column(name, overflow="fold")

@@ -156,8 +156,8 @@ class Certificate:
                 "where the iteration may diverge: compile with a wider `interval`."
             )
 
-    def description(self) -> str:
-        """What the model computes, for which prompts, and how exactly, on a line each."""
+    def summary(self) -> str:
+        """The solver and its kernel in a few words."""
         options = [
             f"{name} {value:g}"
             for name, value in self.kernel.items()
@@ -166,13 +166,12 @@ class Certificate:
         if self.kernel.get("projection") is not None:
             options.append(f"projected to {len(self.kernel['projection'])} features")
         kernel = f"{self.kernel['name']} kernel" + (f" ({', '.join(options)})" if options else "")
-        preconditioned = (
-            "" if self.precondition == "none" else f" ({self.precondition} preconditioner)"
-        )
-        return (
-            f"{counted(self.steps, 'step')} of {self.solver}{preconditioned} on the {kernel}, in "
-            f"{self.space} space\n  domain   {', '.join(self.domain())}\n  promise  {self.promise()}"
-        )
+        chosen = [f"{name} {value}" for name, value in self.options.items()]
+        if self.precondition != "none":
+            chosen.insert(0, f"{self.precondition} preconditioner")
+        solver = self.solver + (f" ({', '.join(chosen)})" if chosen else "")
+        steps = counted(self.steps, "step")
+        return f"{steps} of {solver} on the {kernel}, in {self.space} space"
 
     def domain(self) -> list[str]:
         """The conditions on a prompt."""
@@ -210,6 +209,11 @@ class Certificate:
             f"every step within {self.relative_error:g} of the solver, relative to the largest "
             f"prediction, or {self.round_off_factor:g} times the solver's own round-off"
         )
+
+    def description(self) -> str:
+        """Summary, domain and promise, on a line each."""
+        domain = ", ".join(self.domain())
+        return f"{self.summary()}\n  domain   {domain}\n  promise  {self.promise()}"
 
     def __repr__(self) -> str:
         return f"Certificate: {self.description()}"

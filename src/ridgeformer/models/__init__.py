@@ -1,4 +1,4 @@
-"""Activations to trajectories."""
+"""Models, compiled or trained: loaded from the disk, and read as trajectories."""
 
 from ridgeformer.models.compiled import residual_stream
 from ridgeformer.models.reference import reference

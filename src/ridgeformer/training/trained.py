@@ -90,13 +90,10 @@ class TrainedModel:
         return self.predict(prompt)
 
     def __repr__(self) -> str:
-        lines = [f"TrainedModel of {self.recipe!r}", f"  weights   {self.transformer!r}"]
-        scores = self.scores.get("by supports", {})
-        if any(score.get("excess") is not None for score in scores.values()):
-            risks = ", ".join(
-                f"{score['excess']:.4f} with {supports} supports"
-                for supports, score in scores.items()
-                if score.get("excess") is not None
-            )
-            lines.append(f"  excess    {risks}")
-        return "\n".join(lines)
+        risks = [
+            f"{score['excess']:.4f} with {supports} supports"
+            for supports, score in self.scores.get("by supports", {}).items()
+            if score.get("excess") is not None
+        ]
+        excess = f"\n  excess risk {', '.join(risks)}" if risks else ""
+        return f"TrainedModel of {self.recipe!r}\n  weights   {self.transformer!r}{excess}"

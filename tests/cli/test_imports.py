@@ -1,0 +1,124 @@
+"""`ridgeformer --import FILE.py`: the user's own solvers, kernels and theorems."""
+
+import numpy as np
+import pytest
+from fork_server import cli, refused
+
+from ridgeformer.tasks import PrescribedSpectrum
+
+SOLVER = """
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import ridgeformer as rf
+from steps import HALF
+
+
+class State(NamedTuple):
+    alpha: object
+
+
+@rf.register
+@dataclass(frozen=True)
+class Damped(rf.Solver):
+    damping: float = field(default=1.0, metadata={"help": "How much of each step is taken."})
+    name = "damped"
+
+    def init(self, m):
+        return State(m.zeros())
+
+    def step(self, m, s, t):
+        lo, hi = m.interval("none")
+        residual = m.target() - m.matvec(s.alpha)
+        alpha = s.alpha + 2 * HALF * self.damping * 2 / (lo + hi) * residual
+        return State(m.bound(alpha, lambda: 2 * m.solution_norm(), "the step is a contraction"))
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("home")
+    (directory / "my_solver.py").write_text(SOLVER)
+    (directory / "steps.py").write_text("HALF = 0.5\n")  # beside the file, and imported by it
+    PrescribedSpectrum(features=3, condition=10).draw(4, seed=0).save(directory / "p.npz")
+    return directory
+
+
+def test_a_solver_from_a_file_solves_compiles_and_predicts(home, tmp_path):
+    own = ["--import", home / "my_solver.py"]
+    room = ["--steps", "3", "--ridge", "1"]
+    runs = [
+        [*own, "solve", "damped", home / "p.npz", *room, "--max-eigenvalue", "9", "--damping", "0.5",
+         "--out", tmp_path / "solved.npz"],
+        [*own, "compile", "damped", "--features", "3", *room, "--max-eigenvalue", "9", "--damping",
+         "0.5", "--out", tmp_path / "model"],
+        ["predict", tmp_path / "model", home / "p.npz", "--out", tmp_path / "predicted.npz"],
+    ]  # fmt: skip
+    for command in runs:
+        result = cli(*command)
+        assert result.returncode == 0, result.stderr
+    solved, predicted = np.load(tmp_path / "solved.npz"), np.load(tmp_path / "predicted.npz")
+    np.testing.assert_allclose(predicted["prediction"], solved["prediction"], rtol=1e-9, atol=1e-9)
+
+
+def test_options_of_an_imported_solver_are_in_the_help_and_refused_elsewhere(home, tmp_path):
+    own = ["--import", home / "my_solver.py"]
+    text = " ".join(cli(*own, "solve", "--help").stdout.replace("│", " ").split())
+    assert "--damping" in text
+    assert "How much of each step is taken. (damped; 1.0 if left out)" in text
+    assert "--damping" not in cli("solve", "--help").stdout
+    command = ["solve", "cg", home / "p.npz", "--steps", "1", "--ridge", "1", "--damping", "1"]
+    sentence = "--damping is not an option of cg: leave it out, or use damped."
+    refused(cli(*own, *command, "--out", tmp_path / "o.npz"), sentence)
+
+
+def test_an_imported_name_is_suggested(home, tmp_path):
+    command = ["solve", "dampd", home / "p.npz", "--steps", "1", "--ridge", "1"]
+    result = cli("--import", home / "my_solver.py", *command, "--out", tmp_path / "o.npz")
+    refused(result, "There is no solver 'dampd': did you mean damped?")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "x = 1\ny = x / 0\n",
+            "cannot be imported: ZeroDivisionError in line 2: division by zero.",
+        ),
+        ("def f(:\n", "cannot be imported: SyntaxError in line 1"),
+        ("import no_such_module\n", "No module named 'no_such_module'"),
+        (
+            "import ridgeformer as rf\nrf.register(3)\n",
+            "cannot be imported: 3 cannot be registered",
+        ),
+        (
+            "import ridgeformer as rf\nclass Mine(rf.Solver):\n    name = 'cg'\nrf.register(Mine)\n",
+            "There is a solver 'cg' already: choose another name.",
+        ),
+    ],
+)
+def test_errors_in_a_file_are_one_sentence(tmp_path, text, sentence):
+    (tmp_path / "mine.py").write_text(text)
+    refused(cli("--import", tmp_path / "mine.py", "zoo", "path", "gp"), sentence, "mine.py")
+
+
+def test_files_that_cannot_be_imported(tmp_path):
+    refused(
+        cli("--import", tmp_path / "none.py", "zoo", "path", "gp"), "There is no file", "none.py"
+    )
+    (tmp_path / "notes.txt").write_text("x = 1")
+    refused(
+        cli("--import", tmp_path / "notes.txt", "zoo", "path", "gp"), "its name must end in .py"
+    )
+
+
+def test_several_files_are_run_in_order(tmp_path):
+    (tmp_path / "first.py").write_text("import sys\nsys.first = 1\n")
+    (tmp_path / "second.py").write_text("import sys\nprint('second after', sys.first)\n")
+    result = cli(
+        "--import", tmp_path / "first.py", "--import", tmp_path / "second.py", "zoo", "path", "gp"
+    )
+    assert result.returncode == 0, result.stderr
+    assert "second after 1" in result.stdout
