@@ -25,6 +25,7 @@ from ridgeformer.types import Refusal
 
 PHRASES = {
     "attention": "{} attention", "mlp": "the {} MLP", "kernel": "the {} kernel", "solver": "{}",
+    "to": "the {} exporter",
 }  # fmt: skip
 
 
