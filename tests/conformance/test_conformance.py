@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from numpy_executor import run
-from textbook import dual_predictions, excess, feature_predictions
+from promise import excess
+from textbook import dual_predictions, feature_predictions
 
 from ridgeformer.compiler import CompiledModel, compile, size_report
 from ridgeformer.models import trajectory

@@ -1,6 +1,12 @@
 """Conjugate gradients straight from the textbook, in any NumPy precision. The tests' own reference."""
 
+from math import sqrt
+
 import numpy as np
+import torch
+
+from ridgeformer.kernels import Polynomial
+from ridgeformer.tasks import Prompt
 
 
 def cg(system, target, steps):
@@ -42,27 +48,19 @@ def feature_predictions(prompt, ridge, steps, dtype=np.float64):
     return query @ w
 
 
-def excess(found, textbook, prompt, ridge, dtype=np.float64, relative=1e-9, factor=100):
-    """Distance of predictions to the textbook's, over what is allowed, per step and prompt.
+def kernel_features(kernel, prompt):
+    """The prompt in features whose dot products are the kernel.
 
-    Allowed is `relative` times the largest prediction, or `factor` times the textbook's own
-    round-off up to that step, if that is larger: its distance to the run in extended precision, the
-    largest of five orders of the supports (which are all the same in exact arithmetic; a single
-    order can be lucky).
+    (⟨a, b⟩ + c)^d = ⟨ã⊗…⊗ã, b̃⊗…⊗b̃⟩ with ã = (a, √c): every product of d entries.
     """
-    steps = len(found) - 1
-    extended = textbook(prompt, ridge, steps, np.longdouble)
-    rng = np.random.default_rng(0)
-    orders = [np.arange(prompt.supports), *(rng.permutation(prompt.supports) for _ in range(4))]
-    runs = [textbook(reordered(prompt, order), ridge, steps, dtype) for order in orders]
-    scale = np.abs(extended).max(axis=(0, 2, 3))
 
-    def distance(a, b):
-        return np.abs(a - b).max(axis=(2, 3)) / scale
+    def features(phi):
+        if not isinstance(kernel, Polynomial):
+            return kernel.project(phi)
+        extended = torch.cat([phi, torch.full_like(phi[..., :1], sqrt(kernel.offset))], dim=-1)
+        out = extended
+        for _ in range(kernel.degree - 1):
+            out = (out[..., :, None] * extended[..., None, :]).flatten(-2)
+        return out
 
-    own = np.maximum.accumulate(np.max([distance(run, extended) for run in runs], axis=0))
-    return (distance(found, runs[0]) / np.maximum(relative, factor * own)).astype(float)
-
-
-def reordered(prompt, order):
-    return type(prompt)(prompt.phi[:, order], prompt.y[:, order], prompt.phi_query)
+    return Prompt(features(prompt.phi), prompt.y, features(prompt.phi_query))

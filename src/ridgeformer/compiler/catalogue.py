@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from ridgeformer.compiler.compile import compile, size_report
 from ridgeformer.compiler.compiled import CompiledModel
@@ -68,10 +68,16 @@ class Entry:
         return chosen
 
     def compile(
-        self, *, features: int = FEATURES, outputs: int = 1, steps: int = 4
+        self,
+        *,
+        features: int = FEATURES,
+        outputs: int = 1,
+        steps: int = 4,
+        dtype: Literal["float64", "float32"] = "float64",
     ) -> CompiledModel:
         solver = make_solver(self.solver, self.precondition)
-        return compile(solver, features=features, outputs=outputs, **self.options(steps))
+        options = self.options(steps)
+        return compile(solver, features=features, outputs=outputs, dtype=dtype, **options)
 
 
 @dataclass(frozen=True)
