@@ -1,4 +1,4 @@
-"""Everything that compiles: each combination tried, with its size and its promise.
+"""Everything that compiles: each combination of the registries tried, with its size and its promise.
 
 The conformance suite runs over these entries, and docs/compiles.md is written from them, so neither
 can fall behind the compiler. `python -m ridgeformer.compiler.catalogue` writes the table.
@@ -7,65 +7,59 @@ can fall behind the compiler. `python -m ridgeformer.compiler.catalogue` writes 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
-from itertools import product
-from typing import Any, Literal
+from typing import Literal
 
 from ridgeformer.compiler.compile import compile, size_report
 from ridgeformer.compiler.compiled import CompiledModel
-from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear, Polynomial
-from ridgeformer.solvers import PRECONDITIONERS, SOLVERS, make_solver
+from ridgeformer.compiler.targets import (
+    Exact,
+    Interpolated,
+    LinearAttention,
+    SoftmaxAttention,
+    Target,
+)
+from ridgeformer.kernels import KERNELS, Kernel
+from ridgeformer.solvers import SOLVERS, Solver, make_solver
 from ridgeformer.types import Refusal
 
-KERNELS_TRIED: dict[str, Kernel] = {
-    "linear": Linear(),
-    "exponential": Exponential(1.0),
-    "gaussian": Gaussian(1.0),
-    "polynomial, degree 2": Polynomial(2),
-    "polynomial, degree 3": Polynomial(3),
-}
 RIDGE, MAX_NORM, MAX_SUPPORTS, MAX_TARGET, TOLERANCE = 1.0, 1.0, 16, 2.0, 1e-2
 """The domain in which every combination is tried."""
 
 FEATURES = 4
-HEADER = ("solver", "precondition", "kernel", "attention", "MLP", "layers", "d_model", "heads")
+HEADER = (
+    "solver", "precondition", "kernel", "attention", "MLP", "layers", "d_model", "heads", "d_mlp",
+    "certified error",
+)  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Entry:
-    solver: str
-    precondition: str
-    kernel: str
-    attention: str
-    mlp: str
-    causal: bool
+    """A combination of solver, kernel and target."""
+
+    solver: Solver
+    kernel: Kernel
+    target: Target
+
+    @property
+    def attention(self) -> Literal["linear", "softmax"]:
+        return "linear" if isinstance(self.target, LinearAttention) else "softmax"
+
+    @property
+    def causal(self) -> bool:
+        return isinstance(self.target, LinearAttention) and self.target.causal
+
+    @property
+    def mlp(self) -> Literal["relu", "reglu"]:
+        return "reglu" if isinstance(self.target.products, Exact) else "relu"
 
     @property
     def label(self) -> str:
-        causal = " causal" if self.causal else ""
-        return " ".join((self.solver, self.precondition, self.kernel, self.attention, self.mlp)) + (
-            causal
-        )
-
-    def options(self, steps: int = 4) -> dict[str, Any]:
-        """The keywords of `compile`, with the domain in which the combination is tried."""
-        chosen: dict[str, Any] = {
-            "kernel": KERNELS_TRIED[self.kernel],
-            "attention": self.attention,
-            "mlp": self.mlp,
-            "causal": self.causal,
-        }
-        if SOLVERS[self.solver].smooths:
-            return chosen | ({"max_norm": MAX_NORM} if self.attention == "softmax" else {})
-        chosen |= {"steps": steps, "ridge": RIDGE}
-        if self.attention == "linear":
-            top = MAX_SUPPORTS * KERNELS_TRIED[self.kernel].range(MAX_NORM).most
-            return chosen | {"max_eigenvalue": top}
-        chosen |= {"max_norm": MAX_NORM, "max_supports": MAX_SUPPORTS}
-        if self.mlp == "relu":
-            chosen |= {"max_target": MAX_TARGET, "tolerance": TOLERANCE}
-        return chosen
+        words = (
+            self.solver.name, self.solver.precondition, self.kernel.label, self.attention, self.mlp,
+        )  # fmt: skip
+        return " ".join(words) + (" causal" if self.causal else "")
 
     def compile(
         self,
@@ -75,34 +69,54 @@ class Entry:
         steps: int = 4,
         dtype: Literal["float64", "float32"] = "float64",
     ) -> CompiledModel:
-        solver = make_solver(self.solver, self.precondition)
-        options = self.options(steps)
-        return compile(solver, features=features, outputs=outputs, dtype=dtype, **options)
+        smooths = self.solver.smooths
+        return compile(
+            self.solver,
+            features=features,
+            outputs=outputs,
+            steps=1 if smooths else steps,
+            ridge=None if smooths else RIDGE,
+            kernel=self.kernel,
+            dtype=dtype,
+            to=self.target,
+        )
 
 
 @dataclass(frozen=True)
 class Attempt:
     entry: Entry
     model: CompiledModel | None
-    reason: str = field(default="")
+    reason: str = ""
     """Why it does not compile."""
 
 
-@cache
-def attempts() -> tuple[Attempt, ...]:
-    return tuple(map(attempt, every_entry()))
+def targets(solver: Solver, kernel: Kernel) -> Iterator[Target]:
+    """Every kind of target, with the domain in which it is tried."""
+    try:
+        top = MAX_SUPPORTS * kernel.range(MAX_NORM).most
+    except Refusal:  # a kernel that says nothing of its values is refused by the compiler
+        top = float(MAX_SUPPORTS)
+    for causal in (False, True):
+        for products in (None, Exact()):
+            yield LinearAttention(top, products, causal)
+    if solver.smooths:
+        yield SoftmaxAttention(MAX_NORM, products=None)
+        yield SoftmaxAttention(MAX_NORM)
+        return
+    interpolated = Interpolated(MAX_TARGET, tolerance=TOLERANCE)
+    yield SoftmaxAttention(MAX_NORM, MAX_SUPPORTS, interpolated)
+    yield SoftmaxAttention(MAX_NORM, MAX_SUPPORTS)
 
 
-def every_entry() -> Iterator[Entry]:
-    for solver, precondition, kernel, attention, mlp, causal in product(
-        SOLVERS,
-        PRECONDITIONERS,
-        KERNELS_TRIED,
-        ("linear", "softmax"),
-        ("relu", "reglu"),
-        (False, True),
-    ):
-        yield Entry(solver, precondition, kernel, attention, mlp, causal)
+def entries() -> Iterator[Entry]:
+    """Every combination of what is registered at the moment."""
+    for name, kind in SOLVERS.items():
+        for precondition in kind.preconditioners:
+            solver = make_solver(name, precondition)
+            for kernels in KERNELS.values():
+                for kernel in kernels.examples():
+                    for target in targets(solver, kernel):
+                        yield Entry(solver, kernel, target)
 
 
 def attempt(entry: Entry) -> Attempt:
@@ -112,13 +126,31 @@ def attempt(entry: Entry) -> Attempt:
         return Attempt(entry, None, str(refusal))
 
 
+def attempts() -> tuple[Attempt, ...]:
+    return attempts_with(tuple(SOLVERS), tuple(KERNELS))
+
+
+@cache
+def attempts_with(solvers: tuple[str, ...], kernels: tuple[str, ...]) -> tuple[Attempt, ...]:
+    """The registries' names are the key, so that a new member is tried."""
+    return tuple(map(attempt, entries()))
+
+
 def compiled_entries() -> list[Entry]:
-    return [found.entry for found in attempts() if found.model is not None]
+    return [tried.entry for tried in attempts() if tried.model is not None]
+
+
+def entry(label: str) -> Entry:
+    """The combination of that label, such as `cg none linear linear relu`."""
+    for known in entries():
+        if known.label == label:
+            return known
+    raise Refusal(f"There is no combination {label!r} in the catalogue.")
 
 
 def layers_law(entry: Entry) -> str:
     """Layers as a function of the number T of steps."""
-    if SOLVERS[entry.solver].smooths:
+    if entry.solver.smooths:
         return str(entry.compile().transformer.config.n_layers)
     few, many = (entry.compile(steps=t).transformer.config.n_layers for t in (8, 12))
     slope = (many - few) // 4
@@ -133,46 +165,43 @@ def promise(model: CompiledModel) -> str:
     return f"{certificate.relative_error:.0e} relative"
 
 
-def row(found: Attempt) -> list[str]:
-    assert found.model is not None
-    entry, size = found.entry, size_report(found.model)
+def row(entry: Entry, model: CompiledModel) -> list[str]:
+    size, precondition = size_report(model), entry.solver.precondition
     return [
-        f"`{entry.solver}`",
-        entry.precondition if entry.precondition != "none" else "",
-        entry.kernel,
+        f"`{entry.solver.name}`",
+        precondition if precondition != "none" else "",
+        entry.kernel.label,
         entry.attention + (", causal" if entry.causal else ""),
         entry.mlp,
         layers_law(entry),
-        str(size["d_model"]),
-        str(size["heads"]),
-        str(size["d_mlp"]),
-        promise(found.model),
+        *(str(size[name]) for name in ("d_model", "heads", "d_mlp")),
+        promise(model),
     ]
 
 
 def document() -> str:
     """docs/compiles.md"""
-    header = [*HEADER, "d_mlp", "certified error"]
     lines = [
         "# What compiles",
         "",
-        "Written by `python -m ridgeformer.compiler.catalogue`, which tries every combination; a test",
-        "compares this page with the compiler. T is the number of steps; sizes are for "
-        f"p = {FEATURES} features,",
-        f"one output, λ = {RIDGE:g}, |φ| ≤ {MAX_NORM:g}, k ≤ {MAX_SUPPORTS}, |y| ≤ {MAX_TARGET:g}, "
-        f"τ = ℓ = 1, and `--tolerance {TOLERANCE:g}` where a plain ReLU",
-        "MLP interpolates products. Relative errors are relative to the largest prediction, or 100 times",
-        "the solver's own round-off where that is larger.",
+        "`make docs` writes this page: it tries every combination of registered solvers, kernels and",
+        "targets, and a test compares the page with the compiler. T is the number of steps. Sizes are for "
+        f"p = {FEATURES}",
+        f"features, one output, λ = {RIDGE:g}, |φ| ≤ {MAX_NORM:g}, k ≤ {MAX_SUPPORTS}, "
+        f"|y| ≤ {MAX_TARGET:g}, τ = ℓ = 1, and the tolerance {TOLERANCE:g} where a plain",
+        "ReLU MLP interpolates products. Relative errors are relative to the largest prediction, or 100",
+        "times the solver's own round-off where that is larger.",
         "",
-        "| " + " | ".join(header) + " |",
-        "|" + "---|" * len(header),
+        "| " + " | ".join(HEADER) + " |",
+        "|" + "---|" * len(HEADER),
     ]
-    rows = [row(found) for found in attempts() if found.model is not None]
+    tried = attempts()
+    rows = [row(a.entry, a.model) for a in tried if a.model is not None]
     lines += ["| " + " | ".join(cells) + " |" for cells in rows]
     reasons: dict[str, int] = {}
-    for found in attempts():
-        if found.model is None:
-            reasons[found.reason] = reasons.get(found.reason, 0) + 1
+    for each in tried:
+        if each.model is None:
+            reasons[each.reason] = reasons.get(each.reason, 0) + 1
     lines += ["", "## What does not, and why", ""]
     lines += [f"- {reason} ({count} combinations)" for reason, count in reasons.items()]
     return "\n".join(lines) + "\n"

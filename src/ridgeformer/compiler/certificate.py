@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from math import inf
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels import Kernel, Linear, kernel_from
-from ridgeformer.solvers import EagerMachine
+from ridgeformer.compiler.domain import Domain
+from ridgeformer.compiler.job import Job
+from ridgeformer.kernels import Kernel, kernel_from
+from ridgeformer.program import Program, Space
+from ridgeformer.solvers import EagerMachine, Solver
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
 SLACK = {"float64": 1e-9, "float32": 1e-5}
 """Relative slack on the bounds of the domain, for prompts that lie on its edge up to round-off."""
+
+QUERY_ROOM = 1e6
+"""Queries may be this many times as long as the largest singular value of the supports."""
+
+PROMISE = {"float64": (1e-9, 100.0), "float32": (1e-3, 100.0)}
+"""Relative error, and multiple of the solver's own round-off."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +56,17 @@ class Certificate:
     relative_error: float | None
     round_off_factor: float
     absolute_error: float | None
+    options: dict[str, Any] = field(default_factory=dict)
+    """What the solver was made with besides `precondition` and `interval`."""
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        values = asdict(self)
+        return values if self.options else {n: v for n, v in values.items() if n != "options"}
 
     @staticmethod
     def from_dict(values: Any) -> Certificate:
-        names = {field.name for field in fields(Certificate)}
-        if not isinstance(values, dict) or set(values) != names:
+        names = {entry.name for entry in fields(Certificate)}
+        if not isinstance(values, dict) or not names - {"options"} <= set(values) <= names:
             raise Refusal("config.json has no complete certificate: compile the model again.")
         return Certificate(**values)
 
@@ -70,7 +83,7 @@ class Certificate:
             if asked != given:
                 raise Refusal(
                     f"The model was compiled for {asked} {name}, the prompt has {given}: compile "
-                    f"with --{name} {given}."
+                    f"with `{name}={given}`."
                 )
         if self.attention == "softmax":
             self.check_bounds(prompt)
@@ -85,17 +98,17 @@ class Certificate:
         if self.max_supports is not None and prompt.supports > self.max_supports:
             raise Refusal(
                 f"The prompt has {prompt.supports} supports, outside the domain k ≤ "
-                f"{self.max_supports}: compile with a larger --max-supports."
+                f"{self.max_supports}: compile with a larger `max_supports`."
             )
         features = torch.cat([prompt.phi, prompt.phi_query], dim=1).double()
         for name, symbol, limit, values in (
-            ("max-norm", "|φ|", self.max_norm, features.norm(dim=-1)),
-            ("max-target", "|y|", self.max_target, prompt.y.double().abs()),
+            ("max_norm", "|φ|", self.max_norm, features.norm(dim=-1)),
+            ("max_target", "|y|", self.max_target, prompt.y.double().abs()),
         ):
             if limit is not None and float(values.max()) > limit * self.slack:
                 raise Refusal(
                     f"{symbol} reaches {float(values.max()):.6g}, outside the domain {symbol} ≤ "
-                    f"{limit:.6g}: compile with a larger --{name} or rescale the data."
+                    f"{limit:.6g}: compile with a larger `{name}` or rescale the data."
                 )
 
     def check_spectrum(self, prompt: Prompt) -> None:
@@ -105,7 +118,7 @@ class Certificate:
         if top > self.max_eigenvalue * self.slack:
             raise Refusal(
                 f"λ_max(K) is {top:.6g}, outside the domain λ_max(K) ≤ {self.max_eigenvalue:.6g}: "
-                "compile with a larger --max-eigenvalue or scale the features down."
+                "compile with a larger `max_eigenvalue` or scale the features down."
             )
         longest = float(kernel.diagonal(prompt.phi_query.double()).sqrt().max())
         if longest > self.max_query_norm * self.slack:
@@ -117,9 +130,9 @@ class Certificate:
     def check_target(self, prompt: Prompt) -> None:
         target = prompt.y
         if self.space == "feature":
-            kernel = kernel_from(self.kernel)
-            kept = kernel.project(prompt.phi) if isinstance(kernel, Linear) else prompt.phi
-            target = kept.mT @ prompt.y
+            features = kernel_from(self.kernel).dot_product(self.features)
+            assert features is not None
+            target = features(prompt.phi).mT @ prompt.y
         name = "‖y‖" if self.space == "dual" else "‖Φᵀy‖"
         norms = target.double().norm(dim=1)
         most = float(norms.max())
@@ -140,17 +153,61 @@ class Certificate:
         if top > self.interval[1] * self.slack:
             raise Refusal(
                 f"The largest eigenvalue is {top:.6g}, above the interval's end {self.interval[1]:.6g}, "
-                "where the iteration may diverge: compile with a wider --interval."
+                "where the iteration may diverge: compile with a wider `interval`."
             )
 
 
 def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"]:
-    """λ_max(K) of each prompt; for the linear kernel from the smaller of ΦᵀΦ and ΦΦᵀ."""
+    """λ_max(K) of each prompt; from the smaller matrix where K has few features."""
     phi = prompt.phi.double()
-    if isinstance(kernel, Linear) and kernel.kept(prompt.features) <= prompt.supports:
-        kept = kernel.project(phi)
-        small = kept.mT @ kept
-    else:
-        small = kernel(phi, phi)
+    factor = kernel.factor(phi)
+    small = kernel(phi, phi) if factor is None else factor.mT @ factor
     values: Tensor = torch.linalg.eigvalsh(small)
     return values[:, -1]
+
+
+def certify(
+    job: Job,
+    program: Program,
+    *,
+    attention: str,
+    space: Space = "dual",
+    domain: Domain | None = None,
+    absolute_error: float | None = None,
+    relative_error: float | None = None,
+) -> Certificate:
+    """The promise of a job's program; an infinite `absolute_error` promises nothing."""
+    usual_error, round_off_factor = PROMISE[job.dtype]
+    least, most = program.target_norm
+    return Certificate(
+        solver=job.solver.name,
+        precondition=job.solver.precondition,
+        kernel=job.kernel.to_dict(),
+        attention=attention,
+        space=space,
+        steps=program.steps,
+        features=job.features,
+        outputs=job.outputs,
+        dtype=job.dtype,
+        ridge=program.ridge,
+        max_eigenvalue=program.max_eigenvalue,
+        min_target_norm=least,
+        max_target_norm=most,
+        max_query_norm=QUERY_ROOM * program.max_eigenvalue**0.5,
+        max_norm=domain.max_norm if domain else None,
+        max_supports=domain.max_supports if domain else None,
+        max_target=domain.max_target if domain else None,
+        interval=job.solver.interval,
+        relative_error=(relative_error or usual_error) if absolute_error is None else None,
+        round_off_factor=round_off_factor,
+        absolute_error=absolute_error if absolute_error != inf else None,
+        options=solver_options(job.solver),
+    )
+
+
+def solver_options(solver: Solver) -> dict[str, Any]:
+    """The solver's fields besides those that the certificate names itself."""
+    if not is_dataclass(solver):
+        return {}
+    named = {"precondition", "interval"}
+    return {f.name: getattr(solver, f.name) for f in fields(solver) if f.name not in named}

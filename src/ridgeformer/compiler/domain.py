@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
-from ridgeformer.kernels import Exponential, Gaussian, Kernel
+from ridgeformer.kernels import Kernel
 from ridgeformer.types import Refusal
 
 LARGEST_NORMALISER = {"float64": 1e15, "float32": 1e6}
@@ -23,11 +23,11 @@ class Domain:
     max_target: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("max-norm", self.max_norm), ("max-target", self.max_target)):
+        for name, value in (("max_norm", self.max_norm), ("max_target", self.max_target)):
             if value is not None and not (value > 0 and isfinite(value)):
-                raise Refusal(f"--{name} must be positive and finite, got {value}.")
+                raise Refusal(f"`{name}` must be positive and finite, got {value}.")
         if self.max_supports < 1:
-            raise Refusal(f"--max-supports must be at least 1, got {self.max_supports}.")
+            raise Refusal(f"`max_supports` must be at least 1, got {self.max_supports}.")
 
     @property
     def max_eigenvalue(self) -> float:
@@ -42,11 +42,8 @@ class Domain:
 
     @property
     def largest_logit(self) -> float:
-        if isinstance(self.kernel, Exponential):
-            return self.kernel.exponent(self.max_norm)
-        if isinstance(self.kernel, Gaussian):
-            return 2 * (self.max_norm / self.kernel.lengthscale) ** 2
-        return 1.0
+        logits = self.kernel.logits()
+        return 1.0 if logits is None else logits.largest(self.max_norm)
 
     def check(self, dtype: str) -> None:
         """Refuses kernels whose row sums no longer resolve a single value."""
@@ -54,15 +51,16 @@ class Domain:
         if top > LARGEST_NORMALISER[dtype]:
             raise Refusal(
                 f"The normaliser 1 + Σ K_ij would reach {top:.3g}, beyond {LARGEST_NORMALISER[dtype]:g} "
-                f"where {dtype} still resolves one kernel value in it: raise --temperature, or lower "
-                "--max-norm or --max-supports."
+                f"where {dtype} still resolves one kernel value in it: raise the `temperature`, or "
+                "lower `max_norm` or `max_supports`."
             )
         self.check_logits(dtype)
 
     def check_logits(self, dtype: str) -> None:
-        """Refuses a Gaussian whose distances are differences of numbers too large for them."""
-        if isinstance(self.kernel, Gaussian) and self.largest_logit > LARGEST_LOGIT[dtype]:
+        """Refuses distances that are differences of numbers too large for them."""
+        logits = self.kernel.logits()
+        if logits is not None and logits.norm and self.largest_logit > LARGEST_LOGIT[dtype]:
             raise Refusal(
                 f"Logits would reach {self.largest_logit:.3g}, beyond {LARGEST_LOGIT[dtype]:g} where "
-                f"{dtype} still resolves their differences: raise --lengthscale or lower --max-norm."
+                f"{dtype} still resolves their differences: raise the `lengthscale` or lower `max_norm`."
             )

@@ -1,13 +1,21 @@
-"""What a kernel is: a function of two sets of features, and the few things solvers ask of it."""
+"""What a kernel is: a function of two sets of features, and what it says of itself to the compiler."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC
+from dataclasses import dataclass, fields, is_dataclass
+from math import exp
+from typing import Any, ClassVar, Self
 
 from jaxtyping import Float
 from torch import Tensor
+
+from ridgeformer.kernels.feature_map import FeatureMap
+from ridgeformer.registry import Registry
+from ridgeformer.types import Refusal
+
+LARGEST_EXPONENT = 600.0
+"""exp of more than this leaves the range of floating point once it is squared."""
 
 
 @dataclass(frozen=True)
@@ -20,25 +28,106 @@ class Range:
     """The smallest k(a, a)."""
 
 
+@dataclass(frozen=True)
+class Logits:
+    """How softmax attention makes the kernel: k(a, b) = exp(s⟨u(a), u(b)⟩ − n|u(a)|² − n|u(b)|²)."""
+
+    features: FeatureMap
+    """u."""
+    scale: float
+    """s."""
+    norm: float = 0.0
+    """n."""
+
+    def largest(self, max_norm: float) -> float:
+        """A bound on |logit| for |a|, |b| ≤ max_norm."""
+        return (self.scale + 2 * self.norm) * self.features.longest(max_norm) ** 2
+
+
 class Kernel(ABC):
-    """A positive semi-definite kernel on feature vectors, batched over prompts."""
+    """A positive semi-definite kernel on feature vectors, batched over prompts.
+
+    A kernel that attention can make says so in `dot_product` or `logits`, and has everything else from
+    there. Any other kernel defines `__call__` and `diagonal`; solvers run on it, and the compiler
+    refuses it.
+    """
 
     name: str
+    registry: ClassVar[Registry[type[Kernel]]] = Registry("kernel")
 
-    @abstractmethod
+    def dot_product(self, features: int) -> FeatureMap | None:
+        """u with k(a, b) = ⟨u(a), u(b)⟩ for so many features, which linear attention computes; None
+        where there is none."""
+        return None
+
+    def logits(self) -> Logits | None:
+        """The exponent, where the kernel is an exponential, which softmax attention computes."""
+        return None
+
     def __call__(
         self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
     ) -> Float[Tensor, "batch n m"]:
         """The matrix k(a_i, b_j)."""
+        features, logits = self.dot_product(a.shape[-1]), self.logits()
+        if features is not None:
+            return features(a) @ features(b).mT
+        if logits is None:
+            raise NotImplementedError(f"{type(self).__name__} must define __call__.")
+        u, v = logits.features(a), logits.features(b)
+        exponent = logits.scale * u @ v.mT
+        if logits.norm:
+            own, other = (logits.norm * x.square().sum(-1) for x in (u, v))
+            exponent = exponent - own[..., :, None] - other[..., None, :]
+        return exponent.exp()
 
-    @abstractmethod
     def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
         """The values k(a_i, a_i), without the matrix."""
+        features, logits = self.dot_product(a.shape[-1]), self.logits()
+        if features is not None:
+            return features(a).square().sum(-1, keepdim=True)
+        if logits is None:
+            raise NotImplementedError(f"{type(self).__name__} must define diagonal.")
+        squares = logits.features(a).square().sum(-1, keepdim=True)
+        return ((logits.scale - 2 * logits.norm) * squares).exp()
 
-    @abstractmethod
     def range(self, max_norm: float) -> Range:
         """The range of k(a, b) for |a|, |b| ≤ max_norm."""
+        logits = self.logits()
+        if logits is None:
+            raise Refusal(f"The {self.name} kernel does not say how large its values can be.")
+        own = (logits.scale - 2 * logits.norm) * logits.features.longest(max_norm) ** 2
+        highest = max(0.0, own)
+        if highest > LARGEST_EXPONENT:
+            raise Refusal(
+                f"Values of the {self.name} kernel would reach exp({highest:.4g}), beyond the range of "
+                "floating point: raise the `temperature` or lower `max_norm`."
+            )
+        return Range(exp(-logits.largest(max_norm)), exp(highest), exp(min(0.0, own)))
 
-    @abstractmethod
+    def factor(self, phi: Float[Tensor, "batch k p"]) -> Float[Tensor, "batch k u"] | None:
+        """F with K = F Fᵀ and fewer columns than rows, where products with K are cheaper through it."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """The kernel in a table of several."""
+        return self.name
+
+    @classmethod
+    def examples(cls) -> tuple[Kernel, ...]:
+        """The instances that the catalogue tries to compile."""
+        return (cls(),)
+
     def to_dict(self) -> dict[str, Any]:
         """The kernel as plain values, for config.json; `kernel_from` reads them."""
+        values: dict[str, Any] = {"name": self.name}
+        if is_dataclass(self):
+            for field in fields(self):
+                value = getattr(self, field.name)
+                values[field.name] = value.tolist() if isinstance(value, Tensor) else value
+        return values
+
+    @classmethod
+    def from_dict(cls, options: dict[str, Any]) -> Self:
+        """The kernel with the options that `to_dict` wrote, without the name."""
+        return cls(**options)

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import exp
-from typing import Any
+from dataclasses import dataclass, field
 
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Range
-from ridgeformer.kernels.projected import Projected
+from ridgeformer.kernels.base import Logits
+from ridgeformer.kernels.feature_map import FeatureMap
+from ridgeformer.kernels.projected import PROJECTION_HELP, Projected
 from ridgeformer.types import Refusal
-
-LARGEST_EXPONENT = 600.0
 
 
 @dataclass(frozen=True, eq=False)
 class Exponential(Projected):
-    temperature: float = 1.0
-    projection: Float[Tensor, "m p"] | None = None
+    temperature: float = field(
+        default=1.0, metadata={"help": "τ of the exponential kernel exp(⟨Ua, Ub⟩/τ)."}
+    )
+    projection: Float[Tensor, "m p"] | None = field(
+        default=None, metadata={"help": PROJECTION_HELP}
+    )
 
     name = "exponential"
 
@@ -28,6 +29,9 @@ class Exponential(Projected):
             raise Refusal(
                 f"The temperature must be positive, got {self.temperature}: choose τ > 0."
             )
+
+    def logits(self) -> Logits:
+        return Logits(FeatureMap(self.projection), 1 / self.temperature)
 
     def __call__(
         self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
@@ -40,16 +44,3 @@ class Exponential(Projected):
     def exponent(self, max_norm: float) -> float:
         """The largest |⟨Ua, Ub⟩| / τ."""
         return (self.stretch * max_norm) ** 2 / self.temperature
-
-    def range(self, max_norm: float) -> Range:
-        top = self.exponent(max_norm)
-        if top > LARGEST_EXPONENT:
-            raise Refusal(
-                f"Kernel values would reach exp({top:.4g}), beyond the range of floating point: raise "
-                "--temperature or lower --max-norm."
-            )
-        return Range(exp(-top), exp(top), 1.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        projection = None if self.projection is None else self.projection.tolist()
-        return {"name": self.name, "temperature": self.temperature, "projection": projection}

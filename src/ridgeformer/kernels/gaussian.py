@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import exp
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel, Range
+from ridgeformer.kernels.base import Kernel, Logits
+from ridgeformer.kernels.feature_map import FeatureMap
 from ridgeformer.types import Refusal
 
 
 @dataclass(frozen=True)
 class Gaussian(Kernel):
-    lengthscale: float = 1.0
+    lengthscale: float = field(default=1.0, metadata={"help": "ℓ of the Gaussian kernel."})
 
     name = "gaussian"
 
@@ -25,6 +24,11 @@ class Gaussian(Kernel):
             raise Refusal(
                 f"The lengthscale must be positive, got {self.lengthscale}: choose ℓ > 0."
             )
+
+    def logits(self) -> Logits:
+        """−|a − b|²/2ℓ² = ⟨a, b⟩/ℓ² − |a|²/2ℓ² − |b|²/2ℓ²."""
+        scale = self.lengthscale**-2
+        return Logits(FeatureMap(), scale, scale / 2)
 
     def __call__(
         self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
@@ -35,9 +39,3 @@ class Gaussian(Kernel):
 
     def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
         return torch.ones_like(a[..., :1])
-
-    def range(self, max_norm: float) -> Range:
-        return Range(exp(-2 * (max_norm / self.lengthscale) ** 2), 1.0, 1.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "lengthscale": self.lengthscale}

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels.base import Range
-from ridgeformer.kernels.projected import Projected
+from ridgeformer.kernels.feature_map import FeatureMap
+from ridgeformer.kernels.projected import PROJECTION_HELP, Projected
 
 
 @dataclass(frozen=True, eq=False)
 class Linear(Projected):
-    projection: Float[Tensor, "m p"] | None = None
+    projection: Float[Tensor, "m p"] | None = field(
+        default=None, metadata={"help": PROJECTION_HELP}
+    )
 
     name = "linear"
 
-    def __call__(
-        self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
-    ) -> Float[Tensor, "batch n m"]:
-        return self.project(a) @ self.project(b).mT
+    def dot_product(self, features: int) -> FeatureMap:
+        return FeatureMap(self.projection)
 
-    def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
-        return self.project(a).square().sum(-1, keepdim=True)
+    def factor(self, phi: Float[Tensor, "batch k p"]) -> Float[Tensor, "batch k u"] | None:
+        kept = self.project(phi)
+        return kept if kept.shape[-1] < phi.shape[-2] else None
 
     def range(self, max_norm: float) -> Range:
         top = (self.stretch * max_norm) ** 2
         return Range(-top, top, 0.0)
-
-    def to_dict(self) -> dict[str, Any]:
-        projection = None if self.projection is None else self.projection.tolist()
-        return {"name": self.name, "projection": projection}

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import combinations_with_replacement
+from math import comb, factorial, prod, sqrt
 
 from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels.base import Kernel, Range
+from ridgeformer.kernels.feature_map import FeatureMap, Monomial, check_monomials
 from ridgeformer.types import Refusal
 
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
-    degree: int = 2
-    offset: float = 1.0
+    degree: int = field(default=2, metadata={"help": "Degree of the polynomial kernel."})
+    offset: float = field(default=1.0, metadata={"help": "Offset of the polynomial kernel."})
 
     name = "polynomial"
 
@@ -25,6 +27,24 @@ class Polynomial(Kernel):
                 "A polynomial kernel is positive semi-definite only for degree ≥ 1 and offset ≥ 0, "
                 f"got degree {self.degree} and offset {self.offset}."
             )
+
+    def dot_product(self, features: int) -> FeatureMap:
+        """By the multinomial theorem (⟨a, b⟩ + c)^d = Σ_m d!/(m!(d − |m|)!)·c^{d−|m|}·a^m b^m over the
+        exponents |m| ≤ d, so each x^m is a feature with the root of its coefficient in front."""
+        degree, offset = self.degree, self.offset
+        check_monomials(degree, comb(features + degree, degree))
+
+        def weight(indices: tuple[int, ...]) -> float:
+            repeats = prod(factorial(indices.count(i)) for i in set(indices))
+            ways = factorial(degree) / (repeats * factorial(degree - len(indices)))
+            return sqrt(ways * offset ** (degree - len(indices)))
+
+        monomials = (
+            Monomial(weight(indices), indices)
+            for size in range(0 if offset else degree, degree + 1)
+            for indices in combinations_with_replacement(range(features), size)
+        )
+        return FeatureMap(monomials=tuple(monomials))
 
     def __call__(
         self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
@@ -38,5 +58,10 @@ class Polynomial(Kernel):
         top = (max_norm**2 + self.offset) ** self.degree
         return Range(-top, top, self.offset**self.degree)
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "degree": self.degree, "offset": self.offset}
+    @property
+    def label(self) -> str:
+        return f"{self.name}, degree {self.degree}"
+
+    @classmethod
+    def examples(cls) -> tuple[Kernel, ...]:
+        return cls(2), cls(3)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels.base import Kernel
-from ridgeformer.types import Refusal
+
+PROJECTION_HELP = "An .npy file with U [m, p]: the kernel sees Uφ alone."
 
 
 class Projected(Kernel, ABC):
@@ -27,13 +29,9 @@ class Projected(Kernel, ABC):
             return 1.0
         return float(torch.linalg.matrix_norm(self.projection, 2))
 
-    def kept(self, features: int) -> int:
-        """How many of the features a model keeps in its stream."""
-        if self.projection is None:
-            return features
-        rows, columns = self.projection.shape
-        if columns != features:
-            raise Refusal(
-                f"The projection reads {columns} features, not {features}: use --features {columns}."
-            )
-        return rows
+    @classmethod
+    def from_dict(cls, options: dict[str, Any]) -> Self:
+        matrix = options.get("projection")
+        if matrix is not None:
+            options = options | {"projection": torch.tensor(matrix, dtype=torch.float64)}
+        return cls(**options)

@@ -20,7 +20,10 @@ Kind = Literal["vector", "scalar", "token"]
 class Channel:
     index: int
     name: str
+    """For people only: what the value is called in listings."""
     kind: Kind
+    variable: str | None = None
+    """The variable of the recurrence that it is a value or an update of, if it is one."""
 
     def __str__(self) -> str:
         return f"{self.name}.{self.index}"
@@ -166,6 +169,21 @@ class Program:
     @property
     def steps(self) -> int:
         return len(self.states) - 1
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether coefficients depend on the data, as inner products do."""
+        return any(isinstance(op, Dot) for op in self.ops)
+
+    @property
+    def normalised(self) -> bool:
+        """Whether the row sums precondition it."""
+        return any(isinstance(op, RowSums) for op in self.ops)
+
+    @property
+    def products(self) -> int:
+        """How often K is multiplied by a vector."""
+        return sum(isinstance(op, MatVec) for op in self.ops)
 
     def pruned(self) -> Program:
         """Without the operations that no iterate depends on, such as a last direction."""

@@ -29,21 +29,22 @@ from ridgeformer.program.ops import (
 from ridgeformer.program.tables import unit_table
 
 Range = tuple[float, float]
+Bounds = dict[Channel, Range]
 
 
-def ranges(program: Program) -> dict[Channel, Range]:
+def ranges(program: Program) -> Bounds:
     """An interval for each scalar and token channel, and (−n, n) for a vector of norm at most n."""
-    found: dict[Channel, Range] = {}
+    bounds: Bounds = {}
     for op in program.ops:
-        low, high = infer(op, found, program)
+        low, high = infer(op, bounds, program)
         if op.out in program.norms:
             norm = program.norms[op.out]
             low, high = max(low, -norm), min(high, norm)
-        found[op.out] = (low, high)
-    return found
+        bounds[op.out] = (low, high)
+    return bounds
 
 
-def largest(program: Program) -> float:
+def largest(program: Program, bounds: Bounds) -> float:
     """A bound on the absolute value of every channel that is more than a factor of a product.
 
     Factors are multiplied three at a time in an order of the compiler's choosing, so a partial
@@ -51,21 +52,19 @@ def largest(program: Program) -> float:
     """
     used = {channel for op in program.ops if not isinstance(op, Multiply) for channel in inputs(op)}
     used.update(c for state in program.states for c in state.values() if c is not None)
-    found = ranges(program)
     return 2.0**10 * max(
-        max(-low, high) for channel, (low, high) in found.items() if channel in used
+        max(-low, high) for channel, (low, high) in bounds.items() if channel in used
     )
 
 
-def largest_vector(program: Program) -> float:
+def largest_vector(program: Program, bounds: Bounds) -> float:
     """A bound on the norm of whatever is multiplied by K."""
-    found = ranges(program)
     sources = [op.v for op in program.ops if isinstance(op, MatVec)]
     sources += [state["alpha"] for state in program.states if state["alpha"] is not None]
-    return max(found[channel][1] for channel in sources)
+    return max(bounds[channel][1] for channel in sources)
 
 
-def infer(op: Op, found: dict[Channel, Range], program: Program) -> Range:
+def infer(op: Op, bounds: Bounds, program: Program) -> Range:
     match op:
         case Target():
             return -program.target_norm[1], program.target_norm[1]
@@ -75,15 +74,15 @@ def infer(op: Op, found: dict[Channel, Range], program: Program) -> Range:
             assert program.normaliser is not None
             return program.normaliser
         case MatVec(v=v):
-            return scale(found[v], program.max_eigenvalue)
+            return scale(bounds[v], program.max_eigenvalue)
         case Dot(u=u, v=v):
-            most = max(map(abs, found[u])) * max(map(abs, found[v]))
+            most = max(map(abs, bounds[u])) * max(map(abs, bounds[v]))
             return (0.0 if u == v else -most), most
         case Combine(terms=terms, constant=constant):
-            parts = [scale(found[channel], c) for c, channel in terms]
+            parts = [scale(bounds[channel], c) for c, channel in terms]
             return constant + sum(lo for lo, _ in parts), constant + sum(hi for _, hi in parts)
         case Multiply(a=a, b=b):
-            corners = [x * y for x in found[a] for y in found[b]]
+            corners = [x * y for x in bounds[a] for y in bounds[b]]
             return min(corners), max(corners)
         case Clamp(lo=lo, hi=hi):
             return lo, hi
@@ -93,7 +92,7 @@ def infer(op: Op, found: dict[Channel, Range], program: Program) -> Range:
             table = unit_table(lo, hi)
             return table.constant, 2 * lo**-0.5
         case Hold(x=x):
-            return 0.0, max(0.0, found[x][1])
+            return 0.0, max(0.0, bounds[x][1])
     return -inf, inf
 
 

@@ -27,6 +27,9 @@ from ridgeformer.solvers import Machine, Solver, certified_interval
 from ridgeformer.solvers.machine import Bounds, Interval, Precondition
 from ridgeformer.types import Refusal
 
+Space = Literal["dual", "feature"]
+"""Where the system is solved: (K + λI)α = y with an entry per support, or (ΦᵀΦ + λI)w = Φᵀy."""
+
 RHO_FLOOR = {"float64": 1e-32, "float32": 1e-14}
 """Squared round-off: a residual that shrinks by more than this in one step is solved."""
 
@@ -47,8 +50,9 @@ class Traced:
         """This value as one channel, recording a `Combine` where it is not one already."""
         if len(self.terms) == 1 and self.terms[0][0] == 1.0 and self.constant == 0.0:
             return self.terms[0][1]
+        name, variable = sum_name(self.terms)
         return self.machine.record(
-            lambda out: Combine(out, self.terms, self.constant), self.kind, sum_name(self.terms)
+            lambda out: Combine(out, self.terms, self.constant), self.kind, name, variable
         )
 
     def __add__(self, other: Traced | float) -> Traced:
@@ -90,8 +94,6 @@ class Scope:
     """The range of 1 + Σ_j K_ij; None where nothing normalises."""
     target_norm: float | None = None
     """A bound on ‖y‖."""
-    interval: Interval | None = None
-    """What fixed coefficients are tuned to, instead of the interval that is certain."""
 
 
 class TracingMachine(Machine):
@@ -100,11 +102,11 @@ class TracingMachine(Machine):
         ridge: float,
         max_eigenvalue: float,
         dtype: str = "float64",
-        space: Literal["dual", "feature"] = "dual",
-        names: dict[int, str] | None = None,
+        space: Space = "dual",
+        states: dict[int, str] | None = None,
         scope: Scope | None = None,
     ) -> None:
-        """`names` gives operations other names than what they compute, by their position."""
+        """`states` says which operations, by their position, compute a variable of the state."""
         if not 0 < ridge < float("inf"):
             raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
         if not 0 < max_eigenvalue < float("inf"):
@@ -112,29 +114,30 @@ class TracingMachine(Machine):
                 f"The bound on λ_max(K) must be positive and finite, got {max_eigenvalue}."
             )
         self.ridge, self.max_eigenvalue, self.dtype = ridge, max_eigenvalue, dtype
-        self.space, self.names, self.scope = space, names or {}, scope or Scope()
+        self.space, self.states, self.scope = space, states or {}, scope or Scope()
         self.norms: dict[Channel, float] = {}
         self.ops: list[Op] = []
         self.cache: dict[tuple[object, ...], Channel] = {}
         self.clamped: dict[Channel, tuple[float, float]] = {}
 
-    def record(self, make: object, kind: Kind, name: str) -> Channel:
+    def record(self, make: object, kind: Kind, name: str, variable: str | None = None) -> Channel:
         """Adds an operation, or finds the one that already computes the same."""
         probe = Channel(-1, "", kind)
         op = make(probe)  # type: ignore[operator]
         key = (type(op), kind, *(value for value in vars(op).values() if value is not probe))
         if key not in self.cache:
             index = len(self.ops)
-            out = Channel(index, self.names.get(index, name), kind)
+            state = self.states.get(index)
+            out = Channel(index, state or name, kind, state or variable)
             self.ops.append(make(out))  # type: ignore[operator]
             self.cache[key] = out
         return self.cache[key]
 
-    def traced(self, make: object, kind: Kind, name: str) -> Traced:
-        return Traced(self, kind, ((1.0, self.record(make, kind, name)),))
+    def traced(self, make: object, kind: Kind, name: str, variable: str | None = None) -> Traced:
+        return Traced(self, kind, ((1.0, self.record(make, kind, name, variable)),))
 
     def target(self) -> Traced:
-        return self.traced(Target, "vector", "y")
+        return self.traced(Target, "vector", "y", "y")
 
     def zeros(self) -> Traced:
         return Traced(self, "vector", ())
@@ -152,7 +155,7 @@ class TracingMachine(Machine):
         if self.scope.row_sums is None:
             raise Refusal(
                 "The row-sum preconditioner comes from the normaliser of softmax attention: with "
-                "linear attention use --precondition jacobi or none."
+                'linear attention use `precondition="jacobi"` or none.'
             )
         return self.traced(RowSums, "token", "row sums")
 
@@ -190,7 +193,9 @@ class TracingMachine(Machine):
         channel, (lo, hi) = x.channel(), bounds()
         if not 0 < lo <= hi < float("inf"):
             raise Refusal(f"The range [{lo}, {hi}] stated for {channel.name} is not positive.")
-        clamped = self.traced(lambda out: Clamp(out, channel, lo, hi, why), x.kind, channel.name)
+        clamped = self.traced(
+            lambda out: Clamp(out, channel, lo, hi, why), x.kind, channel.name, channel.variable
+        )
         self.clamped[clamped.channel()] = (lo, hi)
         return clamped
 
@@ -202,8 +207,6 @@ class TracingMachine(Machine):
         return Traced(self, v.kind, ((1.0, channel),))
 
     def interval(self, kind: Precondition) -> Interval:
-        if self.scope.interval is not None:
-            return self.scope.interval
         return certified_interval(kind, self.ridge, self.max_eigenvalue, self.scope.row_sums)
 
     def target_norm(self) -> Interval:
@@ -218,7 +221,7 @@ class TracingMachine(Machine):
     def dense_system(self) -> Traced:
         raise Refusal(
             "its state is a matrix between supports or between outputs, and a token holds only its "
-            "own entries, so it has no token-wise program; the nearest solver that compiles is cg."
+            "own entries: use a solver whose state is made of vectors and scalars."
         )
 
 
@@ -229,7 +232,7 @@ def trace(
     ridge: float,
     max_eigenvalue: float,
     dtype: str = "float64",
-    space: Literal["dual", "feature"] = "dual",
+    space: Space = "dual",
     scope: Scope | None = None,
 ) -> Program:
     """The program of `steps` steps of the solver, for every K with λ_max(K) ≤ max_eigenvalue.
@@ -239,18 +242,18 @@ def trace(
     if steps < 1:
         raise Refusal(f"A program needs at least one step, got {steps}.")
 
-    def run(names: dict[int, str]) -> tuple[TracingMachine, list[dict[str, Channel | None]]]:
-        machine = TracingMachine(ridge, max_eigenvalue, dtype, space, names, scope)
+    def run(variables: dict[int, str]) -> tuple[TracingMachine, list[dict[str, Channel | None]]]:
+        machine = TracingMachine(ridge, max_eigenvalue, dtype, space, variables, scope)
         return machine, record_states(solver, machine, steps)
 
     try:
-        # Only a finished step says what its channels are called, so the second run has the names.
-        names: dict[int, str] = {}
+        # Only a finished step says which channels are the state, so a second run knows them.
+        variables: dict[int, str] = {}
         for state in run({})[1]:
             for name, channel in state.items():
                 if channel is not None:
-                    names.setdefault(channel.index, name)
-        machine, states = run(names)
+                    variables.setdefault(channel.index, name)
+        machine, states = run(variables)
     except Refusal as refusal:
         raise Refusal(f"{solver.name} cannot be compiled: {refusal}") from refusal
     return Program(
@@ -289,10 +292,10 @@ def record_states(
     return states
 
 
-def sum_name(terms: tuple[tuple[float, Channel], ...]) -> str:
-    """Kv + λv is called Av; any other sum is an update of its first term."""
+def sum_name(terms: tuple[tuple[float, Channel], ...]) -> tuple[str, str | None]:
+    """Name and variable of a sum: Kv + λv is called Av; any other is an update of its first term."""
     known = [channel.name for _, channel in terms]
     for name in known:
         if f"K{name}" in known:
-            return f"A{name}"
-    return terms[0][1].name
+            return f"A{name}", None
+    return terms[0][1].name, terms[0][1].variable

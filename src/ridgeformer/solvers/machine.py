@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.kernels import Kernel
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
@@ -42,7 +42,7 @@ def certified_interval(
     if row_sums is None:
         raise Refusal(
             "The row-sum preconditioner has no interval that follows from λ and λ_max(K) alone: "
-            "leave --max-eigenvalue out, so that the interval is computed from the prompts."
+            "leave `max_eigenvalue` out, so that the interval is computed from the prompts."
         )
     # D⁻¹K has non-negative rows that sum to less than 1, and λD⁻¹ adds λ/D at most.
     least, most = row_sums
@@ -157,10 +157,9 @@ class EagerMachine(Machine):
             raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
         self.prompt, self.kernel, self.ridge = prompt, kernel, ridge
         self.max_eigenvalue, self.fixed_interval = max_eigenvalue, interval
-        # The linear kernel never needs the k×k matrix when there are fewer features than supports.
-        self.kept = kernel.project(prompt.phi) if isinstance(kernel, Linear) else prompt.phi
-        self.factored = isinstance(kernel, Linear) and self.kept.shape[-1] < prompt.supports
-        self.gram = None if self.factored else kernel(prompt.phi, prompt.phi)
+        # A kernel of few features never needs the k×k matrix.
+        self.factor = kernel.factor(prompt.phi)
+        self.gram = kernel(prompt.phi, prompt.phi) if self.factor is None else None
         self.cross = kernel(prompt.phi_query, prompt.phi)
         if not all(torch.isfinite(m).all() for m in (self.gram, self.cross) if m is not None):
             raise Refusal(
@@ -175,8 +174,9 @@ class EagerMachine(Machine):
         return torch.zeros_like(self.prompt.y)
 
     def kernel_product(self, v: Tensor) -> Tensor:
-        if self.gram is None:
-            return self.kept @ (self.kept.mT @ v)
+        if self.factor is not None:
+            return self.factor @ (self.factor.mT @ v)
+        assert self.gram is not None
         return self.gram @ v
 
     def predict(self, alpha: Tensor) -> Tensor:
@@ -189,7 +189,7 @@ class EagerMachine(Machine):
         if (total <= 0).any():
             raise Refusal(
                 f"The {self.kernel.name} kernel's weights sum to {float(total.min()):.3g} at some "
-                "query: the smoother needs a positive kernel, such as exponential or gaussian."
+                "query: the smoother needs a kernel whose values are positive."
             )
         return self.predict(values) / total
 

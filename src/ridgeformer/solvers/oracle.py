@@ -41,13 +41,13 @@ def krr(
 def kernel_eigenvalues(prompt: Prompt, kernel: Kernel | None = None) -> Float[Tensor, "batch k"]:
     """The k eigenvalues of K in rising order; from the p×p matrix when that is the smaller one."""
     kernel, phi = kernel or Linear(), prompt.phi.double()
-    k = prompt.supports
-    if isinstance(kernel, Linear) and kernel.kept(prompt.features) < k:
-        kept = kernel.project(phi)
-        few: Tensor = torch.linalg.eigvalsh(kept.mT @ kept)
-        values = torch.cat([few.new_zeros(len(few), k - kept.shape[-1]), few], dim=-1)
-    else:
+    factor = kernel.factor(phi)
+    values: Tensor
+    if factor is None:
         values = torch.linalg.eigvalsh(kernel(phi, phi))
+    else:
+        few: Tensor = torch.linalg.eigvalsh(factor.mT @ factor)
+        values = torch.cat([few.new_zeros(len(few), prompt.supports - few.shape[-1]), few], dim=-1)
     return values.clamp(min=0)
 
 

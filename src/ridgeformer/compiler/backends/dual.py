@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ridgeformer.compiler import gadgets
-from ridgeformer.compiler.factors import FactorLowering, Token, Vector
-from ridgeformer.compiler.schedule import (
+from ridgeformer.compiler.backends import gadgets
+from ridgeformer.compiler.backends.factors import Diagonal, FactorLowering, Vector
+from ridgeformer.compiler.circuit import (
     QUERY,
     SUPPORT,
     Cell,
@@ -32,45 +32,49 @@ class DualLowering(FactorLowering):
     def target(self) -> Form:
         return whole(self.y)
 
-    def matvec(self, v: Form, name: str) -> Cell:
+    def matvec(self, v: Form, name: str, variable: str | None) -> Cell:
         key = form_key(v)
         if key not in self.fits:
-            self.fits[key] = gadgets.matvec(self.s, self.phi, v, name)
+            if any(part.cell.dirty for part in v):
+                # A query would read its own entry: v is stored without it first.
+                v = whole(self.by_mlp(Vector(v), name.removeprefix("K"), variable))
+            self.fits[key] = gadgets.matvec(self.s, self.phi, v, name, variable)
         return self.fits[key]
 
     def dot(self, u: Form, v: Form, scale: Form | None, name: str) -> Cell:
         return gadgets.reduction(self.s, u, v, scale, name)
 
-    def store(self, vector: Vector, name: str) -> Cell:
+    def store(self, vector: Vector, name: str, variable: str | None = None) -> Cell:
         if not vector.scaled and not vector.gated and is_cell(vector.linear):
             return vector.linear[0].cell
-        return self.by_attention(vector, name) if vector.scaled else self.by_mlp(vector, name)
+        by = self.by_attention if vector.scaled else self.by_mlp
+        return by(vector, name, variable)
 
-    def by_attention(self, vector: Vector, name: str, clean: bool = True) -> Cell:
+    def by_attention(
+        self, vector: Vector, name: str, variable: str | None = None, clean: bool = True
+    ) -> Cell:
         """linear + Σ a·b·v. `clean` clears the queries' entry, which a mat-vec may have filled."""
         assert not vector.gated
         terms = [(c, self.pair(factors), form) for c, factors, form in vector.scaled]
         reads = [vector.linear, *(f for _, (a, b), v in terms for f in (a, b, v))]
         time = self.s.attention_time(reads)
-        out = self.s.new(name, "data", self.outputs, time)
+        dirty = any(p.cell.dirty for form in reads for p in form)
+        out = self.s.new(
+            name, "data", self.outputs, time, variable=variable, dirty=dirty and not clean
+        )
         if vector.linear:
-            self.s.copies.append((out, vector.linear))
-            self.s.read(time, [vector.linear])
+            self.s.copy(out, vector.linear)
         for c, (a, b), v in terms:
             gadgets.broadcast(self.s, time, a, b, scaled(v, c), out, self.outputs, name)
-        out.dirty = any(p.cell.dirty for form in reads for p in form)
-        if out.dirty and clean:
-            self.s.writes.append(
-                LinearWrite(time + 1, whole(out, -1.0), out, QUERY, f"clear {name}")
-            )
-            out.dirty = False
+        if dirty and clean:
+            self.s.write(LinearWrite(time + 1, whole(out, -1.0), out, QUERY, f"clear {name}"))
         return out
 
-    def by_mlp(self, vector: Vector, name: str) -> Cell:
+    def by_mlp(self, vector: Vector, name: str, variable: str | None = None) -> Cell:
         """linear + Σ token·form, written at the supports alone, so that queries stay at 0."""
         forms = [vector.linear, *(f for _, t, v in vector.gated for f in (whole(t), v))]
         time = self.s.mlp_time(forms)
-        out = self.s.new(name, "data", self.outputs, time)
+        out = self.s.new(name, "data", self.outputs, time, variable=variable)
         if vector.linear:
             gadgets.update(self.s, time, vector.linear, out, SUPPORT, name)
         for coefficient, token, form in vector.gated:
@@ -88,7 +92,7 @@ class DualLowering(FactorLowering):
             and all(form_key((p,)) in self.fits for p in alpha.linear)
         )
         if not known:
-            return self.matvec(whole(cell), "f")
+            return self.matvec(whole(cell), "f", cell.variable)
         linear = tuple(
             Part(p.coefficient, self.fits[form_key((p,))], p.offset, p.width) for p in alpha.linear
         )
@@ -97,13 +101,13 @@ class DualLowering(FactorLowering):
         self.fits[form_key(whole(cell))] = fit
         return fit
 
-    def diagonal(self) -> Token:
+    def diagonal(self) -> Diagonal:
         """|φ_i|² = Σ_a relu(φ_a)·φ_a + relu(−φ_a)·(−φ_a): a product within a token."""
         if not self.gated:
             raise Refusal(
                 "The Jacobi preconditioner needs |φ_i|², a product within a token, which linear "
-                "attention sums over tokens and a plain ReLU MLP cannot form: use --mlp reglu, or "
-                "--precondition none."
+                "attention sums over tokens and a plain ReLU MLP cannot form: use `products=Exact()`, or "
+                "no preconditioner."
             )
         time = self.s.mlp_time([whole(self.phi)])
         out = self.s.new("diagonal", "data", 1, time)
@@ -112,9 +116,9 @@ class DualLowering(FactorLowering):
             for sign in (1.0, -1.0):
                 signed = scaled(entry, sign)
                 self.s.write(ProductWrite(time, signed, signed, out, 0, "|φ|²"))
-        return Token(out)
+        return Diagonal(out)
 
-    def invert_token(self, token: Token, lo: float, hi: float) -> Cell:
+    def invert_token(self, token: Diagonal, lo: float, hi: float) -> Cell:
         """1/(d + c) at every support: the table, then the correction of `Reciprocal`, in the MLP."""
         correction = reciprocal_table(lo, hi)
         s, table, c = self.s, correction.table, token.constant

@@ -17,16 +17,16 @@ from math import ceil, log2
 
 import numpy as np
 
-from ridgeformer.compiler.schedule import (
+from ridgeformer.compiler.circuit import (
     ALL,
     DATA,
+    Builder,
     Cell,
     Form,
     HingeWrite,
     LinearWrite,
     Part,
     ProductWrite,
-    Schedule,
     added,
     entry,
     scaled,
@@ -52,7 +52,7 @@ class Multiplier:
 
     def store(
         self,
-        s: Schedule,
+        s: Builder,
         width: int,
         linear: Form,
         products: Sequence[Term],
@@ -60,10 +60,11 @@ class Multiplier:
         *,
         not_before: int = 0,
         fine: bool = True,
+        variable: str | None = None,
     ) -> Cell:
         """linear + Σ coefficient·a·b in a cell of its own, `fine` where one rough layer will not do."""
         time = start(s, linear, products, not_before)
-        out = s.new(name, "everywhere", width, time)
+        out = s.new(name, "everywhere", width, time, variable=variable)
         write_linear(s, time, linear, out, name)
         for coefficient, a, b in products:
             for o in range(width):
@@ -72,7 +73,7 @@ class Multiplier:
                     s.write(ProductWrite(time, gate, value, out, o, name))
         return out
 
-    def sum_of_squares(self, s: Schedule, scale: float, entries: Sequence[Form], name: str) -> Cell:
+    def sum_of_squares(self, s: Builder, scale: float, entries: Sequence[Form], name: str) -> Cell:
         """scale·Σ x²"""
         return self.store(s, 1, (), [(scale, x, x) for x in entries], name)
 
@@ -167,7 +168,7 @@ class SquareMultiplier(Multiplier):
 
     def store(
         self,
-        s: Schedule,
+        s: Builder,
         width: int,
         linear: Form,
         products: Sequence[Term],
@@ -175,13 +176,14 @@ class SquareMultiplier(Multiplier):
         *,
         not_before: int = 0,
         fine: bool = True,
+        variable: str | None = None,
     ) -> Cell:
         time = start(s, linear, products, not_before)
         squares = self.noted(self.squares(products, width))
         grid = fine_grid(self.neurons // max(1, len(squares))) if fine else self.grid
-        return add_squares(s, time, width, linear, squares, grid, name)
+        return add_squares(s, time, width, linear, squares, grid, name, variable)
 
-    def sum_of_squares(self, s: Schedule, scale: float, entries: Sequence[Form], name: str) -> Cell:
+    def sum_of_squares(self, s: Builder, scale: float, entries: Sequence[Form], name: str) -> Cell:
         squares = self.noted([Square(scale, x, *self.range_of(x), 0) for x in entries])
         grid = fine_grid(self.neurons // len(squares))
         time = s.mlp_time(entries)
@@ -191,13 +193,14 @@ class SquareMultiplier(Multiplier):
 
 
 def add_squares(
-    s: Schedule,
+    s: Builder,
     time: int,
     width: int,
     linear: Form,
     squares: Sequence[Square],
     grid: Grid,
     name: str,
+    variable: str | None = None,
 ) -> Cell:
     """linear + Σ coefficient·x², by as many layers as the grid has.
 
@@ -206,25 +209,25 @@ def add_squares(
     """
     for layer in range(grid.layers):
         last = layer == grid.layers - 1
-        out, squares = square_layer(s, time, width, linear, squares, grid, name, last=last)
+        out = s.new(name, "everywhere", width, time, variable=variable)
+        squares = square_layer(s, time, linear, squares, grid, out, last=last)
         linear, time = whole(out), time + 2
     return out
 
 
 def square_layer(
-    s: Schedule,
+    s: Builder,
     time: int,
-    width: int,
     linear: Form,
     squares: Sequence[Square],
     grid: Grid,
-    name: str,
+    out: Cell,
     *,
     last: bool,
-) -> tuple[Cell, list[Square]]:
-    """linear + the interpolants of all squares, and what they leave over for the next layer."""
-    out = s.new(name, "everywhere", width, time)
-    extra: list[Form] = [() for _ in range(width)]
+) -> list[Square]:
+    """Writes linear + the interpolants of all squares, and returns what they leave over."""
+    name = out.name
+    extra: list[Form] = [() for _ in range(out.width)]
     left = []
     for q in squares:
         knots = np.linspace(q.lo, q.hi, grid.intervals + 1)
@@ -246,14 +249,14 @@ def square_layer(
     for o, form in enumerate(extra):
         if form:
             s.write(LinearWrite(time, form, out, DATA, name, o))
-    return out, left
+    return left
 
 
-def start(s: Schedule, linear: Form, products: Sequence[Term], not_before: int) -> int:
+def start(s: Builder, linear: Form, products: Sequence[Term], not_before: int) -> int:
     return max(s.mlp_time([linear, *(form for _, a, b in products for form in (a, b))]), not_before)
 
 
-def write_linear(s: Schedule, time: int, linear: Form, out: Cell, name: str) -> None:
+def write_linear(s: Builder, time: int, linear: Form, out: Cell, name: str) -> None:
     """out += linear, where a part of one channel serves every output."""
     wide = tuple(p for p in linear if p.width == out.width)
     narrow = tuple(Part(p.coefficient, p.cell, p.offset, 1) for p in linear if p.width != out.width)

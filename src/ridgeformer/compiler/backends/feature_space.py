@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ridgeformer.compiler import gadgets
-from ridgeformer.compiler.factors import FactorLowering, Token, Vector
-from ridgeformer.compiler.schedule import AGGREGATOR, Cell, Form, Output, piece, scaled, whole
+from ridgeformer.compiler.backends import gadgets
+from ridgeformer.compiler.backends.factors import Diagonal, FactorLowering, Vector
+from ridgeformer.compiler.circuit import AGGREGATOR, Cell, Form, Output, piece, scaled, whole
 from ridgeformer.types import Refusal
 
 
@@ -25,18 +25,22 @@ class FeatureLowering(FactorLowering):
         for o in range(self.outputs):
             written = [Output(phi, out, o * self.features)]
             self.s.head(
-                time, "Φᵀy", "aggregator", "data", [self.s.constant()], [piece(y, o, 1)], written
-            )
+                time, "target", "Φᵀy", "aggregator", "data", [self.s.constant()], [piece(y, o, 1)],
+                written,
+            )  # fmt: skip
         return whole(out)
 
-    def matvec(self, v: Form, name: str) -> Cell:
+    def matvec(self, v: Form, name: str, variable: str | None) -> Cell:
         """Lemma A in feature space: q = v, k_i = φ_i, v_i = φ_i gives Σ_i φ_i (φ_i·v) = ΦᵀΦ v."""
         phi = whole(self.phi)
         time = self.s.attention_time([phi, v])
         out = self.s.new(name, "aggregator", self.features * self.outputs, time)
         for o in range(self.outputs):
             written = [Output(phi, out, o * self.features)]
-            self.s.head(time, name, "aggregator", "data", [self.slice(v, o)], [phi], written)
+            self.s.head(
+                time, "matvec", name, "aggregator", "data", [self.slice(v, o)], [phi], written,
+                variable=variable,
+            )  # fmt: skip
         return out
 
     def dot(self, u: Form, v: Form, scale: Form | None, name: str) -> Cell:
@@ -46,16 +50,16 @@ class FeatureLowering(FactorLowering):
         for o in range(self.outputs):
             value = piece(scale, o, 1) if scale else self.s.constant()
             q, k, written = [self.slice(u, o)], [self.slice(v, o)], [Output(value, out, o)]
-            self.s.head(time, name, "aggregator", "aggregator", q, k, written)
+            self.s.head(time, "reduction", name, "aggregator", "aggregator", q, k, written)
         return out
 
-    def store(self, vector: Vector, name: str) -> Cell:
+    def store(self, vector: Vector, name: str, variable: str | None = None) -> Cell:
         """Scaling by q = a, k = b, value = v: a·b·v; without scalars the MLP adds it up."""
         assert not vector.gated
         width = self.features * self.outputs
         if not vector.scaled:
             time = self.s.mlp_time([vector.linear])
-            out = self.s.new(name, "aggregator", width, time)
+            out = self.s.new(name, "aggregator", width, time, variable=variable)
             gadgets.update(self.s, time, vector.linear, out, AGGREGATOR, name)
             return out
         terms = [(c, self.pair(factors), form) for c, factors, form in vector.scaled]
@@ -65,15 +69,16 @@ class FeatureLowering(FactorLowering):
         if len(terms) == 1 and not vector.linear:
             # A mere change of unit waits a layer, until the old direction's p channels are free.
             time += 2
-        out = self.s.new(name, "aggregator", width, time)
+        out = self.s.new(name, "aggregator", width, time, variable=variable)
         if vector.linear:
-            self.s.copies.append((out, vector.linear))
-            self.s.read(time, [vector.linear])
+            self.s.copy(out, vector.linear)
         for c, (a, b), v in terms:
             for o in range(self.outputs):
                 left, right = gadgets.spread(a, o), gadgets.spread(b, o)
                 written = [Output(scaled(self.slice(v, o), c), out, o * self.features)]
-                self.s.head(time, name, "aggregator", "aggregator", [left], [right], written)
+                self.s.head(
+                    time, "broadcast", name, "aggregator", "aggregator", [left], [right], written
+                )
         return out
 
     def predict(self, alpha: Vector, cell: Cell) -> Cell:
@@ -83,18 +88,20 @@ class FeatureLowering(FactorLowering):
         out = self.s.new("f", "data", self.outputs, time)
         for o in range(self.outputs):
             written = [Output(self.s.constant(), out, o)]
-            self.s.head(time, "f", "data", "aggregator", [phi], [self.slice(w, o)], written)
+            self.s.head(
+                time, "prediction", "f", "data", "aggregator", [phi], [self.slice(w, o)], written
+            )
         return out
 
     def slice(self, form: Form, output: int) -> Form:
         """The p channels of one output."""
         return piece(form, output, self.features)
 
-    def diagonal(self) -> Token:
+    def diagonal(self) -> Diagonal:
         raise Refusal(
-            "The Jacobi preconditioner is not available in feature space: use --precondition none "
-            "with --causal, or --precondition jacobi --mlp reglu without it."
+            "The Jacobi preconditioner is not available in feature space: use no preconditioner with "
+            "`causal=True`, or leave that out and use `products=Exact()`."
         )
 
-    def invert_token(self, token: Token, lo: float, hi: float) -> Cell:
+    def invert_token(self, token: Diagonal, lo: float, hi: float) -> Cell:
         raise AssertionError("a diagonal is refused before it is inverted")

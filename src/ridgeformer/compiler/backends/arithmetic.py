@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ridgeformer.compiler.lower import Lowering
-from ridgeformer.compiler.multiply import Multiplier, Term, write_linear
-from ridgeformer.compiler.schedule import (
+from ridgeformer.compiler.backends.lowering import Lowering
+from ridgeformer.compiler.backends.multiply import Multiplier, Term, write_linear
+from ridgeformer.compiler.circuit import (
     ALL,
     Cell,
     Form,

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ridgeformer.compiler.schedule import (
+from ridgeformer.compiler.circuit import (
     AGGREGATOR,
+    Builder,
     Cell,
     Form,
     HingeWrite,
     LinearWrite,
     Output,
-    Schedule,
     Token,
     piece,
     scaled,
@@ -27,7 +27,7 @@ from ridgeformer.compiler.schedule import (
 from ridgeformer.program.tables import HingeTable, Reciprocal
 
 
-def matvec(s: Schedule, phi: Cell, v: Form, name: str) -> Cell:
+def matvec(s: Builder, phi: Cell, v: Form, name: str, variable: str | None = None) -> Cell:
     """Lemma A. K v in one head, shared by all outputs.
 
     q_j = φ_j, k_i = φ_i, v_i = v_i:  Σ_i (φ_j·φ_i) v_i = (Kv)_j at supports, and k(x)ᵀv at a query.
@@ -36,13 +36,16 @@ def matvec(s: Schedule, phi: Cell, v: Form, name: str) -> Cell:
     """
     assert not any(part.cell.dirty for part in v), "a mat-vec source must vanish at the queries"
     time = s.attention_time([whole(phi), v])
-    out = s.new(name, "data", v[0].width, time)
-    out.dirty = True
-    s.head(time, name, "data", "data", [whole(phi)], [whole(phi)], [Output(v, out)])
+    out = s.new(name, "data", v[0].width, time, dirty=True)
+    phi_form = [whole(phi)]
+    s.head(
+        time, "matvec", name, "data", "data", phi_form, phi_form, [Output(v, out)],
+        variable=variable,
+    )  # fmt: skip
     return out
 
 
-def reduction(s: Schedule, u: Form, v: Form, scale: Form | None, name: str) -> Cell:
+def reduction(s: Builder, u: Form, v: Form, scale: Form | None, name: str) -> Cell:
     """Lemma B, first half. a·uᵀv at the aggregator, one head per output.
 
     q = a (a scalar that the aggregator holds, or 1), k_i = u_i, v_i = v_i:  Σ_i a·u_i·v_i.
@@ -55,6 +58,7 @@ def reduction(s: Schedule, u: Form, v: Form, scale: Form | None, name: str) -> C
         q = piece(scale, o, 1) if scale else s.constant()
         s.head(
             time,
+            "reduction",
             name,
             "aggregator",
             "data",
@@ -66,7 +70,7 @@ def reduction(s: Schedule, u: Form, v: Form, scale: Form | None, name: str) -> C
 
 
 def broadcast(
-    s: Schedule, time: int, a: Form, b: Form, v: Form, out: Cell, outputs: int, label: str
+    s: Builder, time: int, a: Form, b: Form, v: Form, out: Cell, outputs: int, label: str
 ) -> None:
     """Lemma B, second half. out_j += a·b·v_j at the supports, one head per output.
 
@@ -75,18 +79,18 @@ def broadcast(
     """
     for o in range(outputs):
         q, left, right = piece(v, o, 1), spread(a, o), spread(b, o)
-        s.head(time, label, "data", "aggregator", [q], [left], [Output(right, out, o)])
+        s.head(time, "broadcast", label, "data", "aggregator", [q], [left], [Output(right, out, o)])
 
 
 def update(
-    s: Schedule, time: int, form: Form, out: Cell, tokens: frozenset[Token], label: str
+    s: Builder, time: int, form: Form, out: Cell, tokens: frozenset[Token], label: str
 ) -> None:
     """Lemma C. out += a linear form of the token's own channels, exactly: x = relu(x) − relu(−x)."""
     s.write(LinearWrite(time, form, out, tokens, label))
 
 
 def product(
-    s: Schedule, factors: Sequence[Form], name: str, width: int, not_before: int = 0
+    s: Builder, factors: Sequence[Form], name: str | None, width: int, not_before: int = 0
 ) -> Cell:
     """A product of up to three scalars: the aggregator attends to itself.
 
@@ -95,11 +99,11 @@ def product(
     """
     padded = [*[s.constant()] * (3 - len(factors)), *reversed(factors)]
     time = max(not_before, s.attention_time(padded))
-    name = name if name != "t" else "·".join(form[0].cell.name for form in factors)
+    name = name or "·".join(form[0].cell.name for form in factors)
     out = s.new(name, "aggregator", width, time)
     for o in range(width):
         q, k, v = (spread(f, o) for f in padded)
-        s.head(time, name, "aggregator", "aggregator", [q], [k], [Output(v, out, o)])
+        s.head(time, "product", name, "aggregator", "aggregator", [q], [k], [Output(v, out, o)])
     return out
 
 
@@ -108,7 +112,7 @@ def spread(form: Form, output: int) -> Form:
     return form if form[0].width == 1 and form[0].cell.width == 1 else piece(form, output, 1)
 
 
-def table(s: Schedule, x: Cell, hinges: HingeTable, name: str) -> Cell:
+def table(s: Builder, x: Cell, hinges: HingeTable, name: str) -> Cell:
     """A falling convex function of a scalar: hinges that open to the left, with positive weights."""
     time = s.mlp_time([whole(x)])
     out = s.new(name, "aggregator", x.width, time)
@@ -118,7 +122,7 @@ def table(s: Schedule, x: Cell, hinges: HingeTable, name: str) -> Cell:
 
 
 def hinge_write(
-    s: Schedule,
+    s: Builder,
     time: int,
     x: Form,
     hinges: HingeTable,
@@ -136,7 +140,7 @@ def hinge_write(
 
 
 def bent(
-    s: Schedule, x: Cell, slopes: list[float], biases: list[float], weights: list[float], name: str
+    s: Builder, x: Cell, slopes: list[float], biases: list[float], weights: list[float], name: str
 ) -> Cell:
     """x + Σ w·relu(slope·x + bias), in the channels of x when nobody needs the straight one."""
     time = s.mlp_time([whole(x)])
@@ -149,29 +153,29 @@ def bent(
     return out
 
 
-def clamp(s: Schedule, x: Cell, lo: float, hi: float, name: str) -> Cell:
+def clamp(s: Builder, x: Cell, lo: float, hi: float, name: str) -> Cell:
     """x + relu(lo − x) − relu(x − hi)."""
     return bent(s, x, [-1.0, 1.0], [lo, -hi], [1.0, -1.0], name)
 
 
-def hold(s: Schedule, x: Cell, lo: float, hi: float, name: str) -> Cell:
+def hold(s: Builder, x: Cell, lo: float, hi: float, name: str) -> Cell:
     """0 below lo, x above hi: x − a·relu(hi − x) + (1 + a)·relu(lo − x) with a = lo/(hi − lo)."""
     a = lo / (hi - lo)
     return bent(s, x, [-1.0, -1.0], [hi, lo], [-a, 1 + a], name)
 
 
-def residual_of_inverse(s: Schedule, x: Cell, z: Cell, a: float) -> tuple[Cell, Cell]:
+def residual_of_inverse(s: Builder, x: Cell, z: Cell, a: float) -> tuple[Cell, Cell]:
     """e = 1 − x·z and z + a·e·z, in one head: q = (1, z), k = (1, −x), v = (1, a·z)."""
     time = s.attention_time([whole(x), whole(z)])
     e = s.new("e", "aggregator", x.width, time)
     better = s.new("z", "aggregator", x.width, time)
-    s.copies.append((better, whole(z)))
-    s.read(time, [whole(z)])
+    s.copy(better, whole(z))
     for o in range(x.width):
         xo, zo = piece(whole(x), o, 1), piece(whole(z), o, 1)
         outputs = [Output(s.constant(), e, o), Output(scaled(zo, a), better, o)]
         s.head(
             time,
+            "reciprocal",
             "1 − x·z",
             "aggregator",
             "aggregator",
@@ -183,7 +187,7 @@ def residual_of_inverse(s: Schedule, x: Cell, z: Cell, a: float) -> tuple[Cell, 
 
 
 def times_quadratic(
-    s: Schedule, v: Form, e: Cell, b: float, c: float, name: str, in_place: bool = False
+    s: Builder, v: Form, e: Cell, b: float, c: float, name: str, in_place: bool = False
 ) -> Cell:
     """v·(1 + b·e + c·e²) for a scalar v, in one head: q = (1, e), k = (1, b + c·e).
 
@@ -192,15 +196,14 @@ def times_quadratic(
     time = s.attention_time([v, whole(e)])
     out = s.new(name, "aggregator", e.width, time)
     if in_place:
-        s.copies.append((out, v))
-        s.read(time, [v])
+        s.copy(out, v)
     for o in range(e.width):
         eo = piece(whole(e), o, 1)
         q, k = [eo], [s.constant(b) + scaled(eo, c)]
         if not in_place:
             q, k = [s.constant(), *q], [s.constant(), *k]
         written = [Output(spread(v, o), out, o)]
-        s.head(time, name, "aggregator", "aggregator", q, k, written)
+        s.head(time, "reciprocal", name, "aggregator", "aggregator", q, k, written)
     return out
 
 
@@ -212,7 +215,7 @@ class Inverse:
     """
 
     def __init__(
-        self, s: Schedule, guess: Cell, x: Cell, correction: Reciprocal, name: str = "1/x"
+        self, s: Builder, guess: Cell, x: Cell, correction: Reciprocal, name: str = "1/x"
     ) -> None:
         self.s, self.correction, self.name = s, correction, name
         self.e, z = residual_of_inverse(s, x, guess, correction.a)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ridgeformer.compiler.arithmetic import Sum
-from ridgeformer.compiler.schedule import Cell, Form, Output, form_key, piece, scaled, whole
-from ridgeformer.compiler.softmax import RowSum, SoftmaxLowering
+from ridgeformer.compiler.backends.arithmetic import Sum
+from ridgeformer.compiler.backends.softmax import RowSum, SoftmaxLowering
+from ridgeformer.compiler.circuit import Cell, Form, Output, form_key, piece, scaled, whole
 from ridgeformer.program.ops import Diagonal, Op
 from ridgeformer.theory import extrapolation_weights
 
@@ -26,12 +26,12 @@ class DotProductLowering(SoftmaxLowering):
     head_pairs: int = 4
     epsilon: float = 0.01
 
-    def matvec(self, v: Form, name: str, bound: tuple[float, float]) -> Sum:
-        derivative, mean = self.derivative(v, name), self.kept_mean(v)
+    def matvec(self, v: Form, name: str, variable: str | None, bound: tuple[float, float]) -> Sum:
+        derivative, mean = self.derivative(v, name, variable), self.kept_mean(v)
         count, sums = whole(self.count()), whole(self.kernel_sums())
         return Sum((), ((1.0, (count, whole(derivative))), (1.0, (sums, whole(mean)))))
 
-    def derivative(self, v: Form, name: str) -> Cell:
+    def derivative(self, v: Form, name: str, variable: str | None) -> Cell:
         """g′(0), by 2h heads that write to the same channels."""
         key = ("derivative", form_key(v))
         if key in self.fits:
@@ -45,7 +45,10 @@ class DotProductLowering(SoftmaxLowering):
                 keys = [scaled(phi, sign * c * self.epsilon), down]
                 share = scaled(v, sign * weight / (2 * self.epsilon))
                 queries = [phi, s.common()]
-                s.head(time, name, "everywhere", "data", queries, keys, [Output(share, out)])
+                s.head(
+                    time, "matvec", name, "everywhere", "data", queries, keys,
+                    [Output(share, out)], variable=variable,
+                )  # fmt: skip
         self.fits[key] = out
         return out
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 
-from ridgeformer.compiler import gadgets
-from ridgeformer.compiler.gadgets import Inverse
-from ridgeformer.compiler.lower import Lowering, Site
-from ridgeformer.compiler.schedule import Cell, Form, added, scaled, whole
+from ridgeformer.compiler.backends import gadgets
+from ridgeformer.compiler.backends.gadgets import Inverse
+from ridgeformer.compiler.backends.lowering import Lowering
+from ridgeformer.compiler.circuit import Cell, Form, added, scaled, whole
+from ridgeformer.program import ops
 from ridgeformer.program.ops import (
     Channel,
     Clamp,
     Combine,
-    Diagonal,
     Dot,
     Hold,
     Invert,
@@ -58,8 +58,8 @@ class Vector:
 
 
 @dataclass(frozen=True)
-class Token:
-    """A value per support, plus a constant."""
+class Diagonal:
+    """A positive number for each support, shared by the outputs: a cell plus a constant."""
 
     cell: Cell
     constant: float = 0.0
@@ -83,7 +83,9 @@ class FactorLowering(Lowering):
 
     gated: bool = False
     """Whether the MLP can multiply."""
-    values: dict[Channel, Vector | Scalar | Token] = field(default_factory=dict)
+    largest: float = 1.0
+    """A power of two above every value in the stream."""
+    values: dict[Channel, Vector | Scalar | Diagonal] = field(default_factory=dict)
     merged: dict[Scalar, Cell] = field(default_factory=dict)
     """Products that are already there, by their factors in order of identity."""
     unclamped: dict[Cell, Cell] = field(default_factory=dict)
@@ -92,13 +94,13 @@ class FactorLowering(Lowering):
     def target(self) -> Form: ...
 
     @abstractmethod
-    def matvec(self, v: Form, name: str) -> Cell: ...
+    def matvec(self, v: Form, name: str, variable: str | None) -> Cell: ...
 
     @abstractmethod
     def dot(self, u: Form, v: Form, scale: Form | None, name: str) -> Cell: ...
 
     @abstractmethod
-    def store(self, vector: Vector, name: str) -> Cell:
+    def store(self, vector: Vector, name: str, variable: str | None = None) -> Cell:
         """The vector in channels of its own."""
 
     @abstractmethod
@@ -106,53 +108,53 @@ class FactorLowering(Lowering):
         """Predictions at the queries, from the iterate as an expression and as stored."""
 
     @abstractmethod
-    def diagonal(self) -> Token: ...
+    def diagonal(self) -> Diagonal: ...
 
     @abstractmethod
-    def invert_token(self, token: Token, lo: float, hi: float) -> Cell: ...
+    def invert_token(self, token: Diagonal, lo: float, hi: float) -> Cell: ...
+
+    def silence(self) -> float:
+        return self.largest
 
     def perform(self, op: Op) -> None:
         self.values[op.out] = self.lower(op)
 
-    def keep(self, channel: Channel, step: int, name: str) -> None:
-        """Stores a state variable, and reads predictions off each iterate."""
+    def keep(self, channel: Channel, step: int, variable: str) -> None:
         value = self.values[channel]
         if isinstance(value, Vector):
-            cell = self.store(value, name)
+            cell = self.store(value, variable, variable)
             self.values[channel] = Vector(whole(cell))
-            self.sites.append(Site(step, name, cell))
-            if name == "alpha":
-                self.sites.append(Site(step, "prediction", self.predict(value, cell)))
+            self.read(step, variable, cell)
+            if variable == "alpha":
+                self.read(step, None, self.predict(value, cell))
         elif isinstance(value, tuple) and len(value) > 1:
             # An inverse is ready last: it stays a factor, and what it multiplies need not wait.
             late = tuple(f for f in value if isinstance(f, Inverse))[-1:]
             early = tuple(f for f in value if f not in late)
-            self.values[channel] = (self.merge(early, name), *late)
+            self.values[channel] = (self.merge(early, variable), *late)
 
-    def lower(self, op: Op) -> Vector | Scalar | Token:
+    def lower(self, op: Op) -> Vector | Scalar | Diagonal:
         match op:
             case Target():
                 return Vector(self.target())
-            case Diagonal():
+            case ops.Diagonal():
                 return self.diagonal()
             case RowSums():
-                raise AssertionError(
-                    "row sums are refused when a program for linear attention is traced"
-                )
+                raise AssertionError("tracing for linear attention refuses row sums")
             case MatVec(v=v):
-                return Vector(whole(self.matvec(self.form(v), f"K{v.name}")))
+                return Vector(whole(self.matvec(self.form(v), f"K{v.name}", v.variable)))
             case Dot(out=out, u=u, v=v):
                 left, right = self.form(u), self.form(v)
                 return (Reduction(self.dot(left, right, None, out.name), left, right),)
             case Combine():
                 return self.combine(op)
             case Multiply(a=a, b=b):
-                if isinstance(self.values[a], Token):
+                if isinstance(self.values[a], Diagonal):
                     self.form(b)  # the MLP multiplies what is stored
                 return self.multiply(self.values[a], self.values[b])
             case Clamp(x=x, lo=lo, hi=hi):
                 value = self.values[x]
-                if isinstance(value, Token):
+                if isinstance(value, Diagonal):
                     return value  # inside its bounds by the domain
                 clamped = gadgets.clamp(self.s, self.scalar(x), lo, hi, self.scalar(x).name)
                 self.unclamped[clamped] = self.scalar(x)
@@ -164,10 +166,10 @@ class FactorLowering(Lowering):
             case Hold(x=x, lo=lo, hi=hi):
                 return (gadgets.hold(self.s, self.scalar(x), lo, hi, "rho"),)
 
-    def combine(self, op: Combine) -> Vector | Token:
+    def combine(self, op: Combine) -> Vector | Diagonal:
         values = [(coefficient, self.values[c]) for coefficient, c in op.terms]
-        if len(values) == 1 and isinstance(values[0][1], Token) and values[0][0] == 1.0:
-            return Token(values[0][1].cell, values[0][1].constant + op.constant)
+        if len(values) == 1 and isinstance(values[0][1], Diagonal) and values[0][0] == 1.0:
+            return Diagonal(values[0][1].cell, values[0][1].constant + op.constant)
         total = Vector()
         for coefficient, value in values:
             if not isinstance(value, Vector) or op.constant:
@@ -180,8 +182,8 @@ class FactorLowering(Lowering):
         return total
 
     def multiply(
-        self, a: Vector | Scalar | Token, b: Vector | Scalar | Token
-    ) -> Vector | Scalar | Token:
+        self, a: Vector | Scalar | Diagonal, b: Vector | Scalar | Diagonal
+    ) -> Vector | Scalar | Diagonal:
         if isinstance(a, tuple) and isinstance(b, tuple):
             return a + b
         assert isinstance(b, Vector)
@@ -189,15 +191,15 @@ class FactorLowering(Lowering):
             products = tuple((c, a + factors, form) for c, factors, form in b.scaled)
             return Vector((), products + (((1.0, a, b.linear),) if b.linear else ()))
         if isinstance(a, tuple):
-            return Vector((), ((1.0, a, whole(self.store(b, "t"))),))
-        assert isinstance(a, Token)
+            return Vector((), ((1.0, a, whole(self.store(b, "P⁻¹v"))),))
+        assert isinstance(a, Diagonal)
         assert a.constant == 0.0
         return Vector((), (), ((1.0, a.cell, b.linear),))
 
-    def invert(self, op: Invert) -> Scalar | Token:
+    def invert(self, op: Invert) -> Scalar | Diagonal:
         value = self.values[op.x]
-        if isinstance(value, Token):
-            return Token(self.invert_token(value, op.lo, op.hi))
+        if isinstance(value, Diagonal):
+            return Diagonal(self.invert_token(value, op.lo, op.hi))
         clamped = self.scalar(op.x)
         correction = reciprocal_table(op.lo, op.hi)
         # The table is constant outside [lo, hi], so it may read the cell before it is clamped.
@@ -209,7 +211,7 @@ class FactorLowering(Lowering):
         value = self.values[channel]
         assert isinstance(value, Vector)
         if value.scaled or value.gated:
-            value = Vector(whole(self.store(value, channel.name)))
+            value = Vector(whole(self.store(value, channel.name, channel.variable)))
             self.values[channel] = value
         return value.linear
 
@@ -222,7 +224,7 @@ class FactorLowering(Lowering):
             self.values[channel] = (cell,)
         return cell
 
-    def merge(self, factors: Scalar, name: str = "t") -> Cell:
+    def merge(self, factors: Scalar, name: str | None = None) -> Cell:
         """One cell that holds the product."""
         if len(factors) == 1:
             return stored(factors[0])
@@ -241,13 +243,13 @@ class FactorLowering(Lowering):
                 return (*left, cell)
         return factors
 
-    def multiply_out(self, factors: Scalar, name: str) -> Cell:
+    def multiply_out(self, factors: Scalar, name: str | None) -> Cell:
         ordered = sorted(factors, key=ready_time)
         last = ordered[-1]
         if isinstance(last, Reduction) and len(ordered) > 1:
             scale = self.merge(tuple(ordered[:-1]))
             if scale.written < last.cell.written:  # in time to ride on the reduction's own head
-                name = name if name != "t" else f"{scale.name}·{last.cell.name}"
+                name = name or f"{scale.name}·{last.cell.name}"
                 return self.dot(last.u, last.v, whole(scale), name)
             ordered = [scale, last]
         cells = sorted(map(stored, ordered), key=lambda c: c.written)

@@ -18,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ridgeformer.compiler.arithmetic import Sum, TokenArithmetic
-from ridgeformer.compiler.lower import Site
-from ridgeformer.compiler.schedule import (
+from ridgeformer.compiler.backends.arithmetic import Sum, TokenArithmetic
+from ridgeformer.compiler.circuit import (
     AGGREGATOR,
     SUPPORT,
     Cell,
     Form,
     Output,
+    Role,
     form_key,
     is_cell,
     piece,
@@ -33,7 +33,7 @@ from ridgeformer.compiler.schedule import (
     scaled,
     whole,
 )
-from ridgeformer.kernels import Exponential, Gaussian, Kernel
+from ridgeformer.kernels import Logits
 from ridgeformer.program.ops import (
     Channel,
     Clamp,
@@ -50,7 +50,7 @@ from ridgeformer.program.ops import (
     Target,
     Unit,
 )
-from ridgeformer.program.ranges import ranges
+from ridgeformer.program.ranges import Bounds
 from ridgeformer.program.tables import unit_table
 from ridgeformer.types import Refusal
 
@@ -61,7 +61,8 @@ class RowSum:
 
 @dataclass
 class SoftmaxLowering(TokenArithmetic):
-    kernel: Kernel = field(default_factory=Exponential)
+    logits: Logits | None = None
+    """How the kernel is made; None where dot products come from pairs of heads."""
     row_sums: tuple[float, float] = (2.0, 2.0)
     """The range of D at the supports."""
     max_supports: int = 1
@@ -69,8 +70,8 @@ class SoftmaxLowering(TokenArithmetic):
     """The logit that decides: no other comes near it, so that its exponential counts alone."""
     ratio_sites: bool = False
     """Read f_t as o/w before the last step: the division is then done once, at the end."""
-    room: float = 0.0
-    """By what fraction an iterate may exceed its exact range."""
+    bounds: Bounds = field(default_factory=dict)
+    """The ranges of the program's channels, with room for errors where products are interpolated."""
     values: dict[Channel, Sum | RowSum] = field(default_factory=dict)
     fits: dict[object, Cell] = field(default_factory=dict)
     unclamped: dict[Cell, Form] = field(default_factory=dict)
@@ -80,67 +81,74 @@ class SoftmaxLowering(TokenArithmetic):
         super().__post_init__()
         self.once: dict[str, Cell] = {}
         """What is computed once, from the data alone, by name."""
+        self.last_step, self.smooths = 0, False
 
     # ------------------------------------------------------------------ the heads
 
-    def average(self, q: Sequence[Form], k: Sequence[Form], v: Form, name: str) -> Cell:
+    def average(
+        self,
+        role: Role,
+        q: Sequence[Form],
+        k: Sequence[Form],
+        v: Form,
+        name: str,
+        variable: str | None = None,
+    ) -> Cell:
         """Σ_i softmax_i(q·k_i) v_i at every token."""
         time = self.s.attention_time([*q, *k, v])
         out = self.s.new(name, "everywhere", v[0].width, time)
-        self.s.head(time, name, "everywhere", "data", q, k, [Output(v, out)])
+        written = [Output(v, out)]
+        self.s.head(time, role, name, "everywhere", "data", q, k, written, variable=variable)
         return out
 
     def kernel_logits(self) -> tuple[list[Form], list[Form]]:
-        """Reader j, key i:  ⟨Uφ_j, Uφ_i⟩/τ, and for a Gaussian −|x_j − x_i|²/2ℓ² against the sink.
+        """Reader j, key i:  s⟨u_j, u_i⟩, less n|u_j|² + n|u_i|² against the sink.
 
         The last two entries push: a query's key down for everyone, and for the aggregator its own
-        key up. With n = |x|²/2ℓ² the Gaussian's logit is ⟨x_j, x_i⟩/ℓ² − n_i, which is larger than
-        it should be by n_j; adding n_j to the sink's logit as well makes up for it.
+        key up. Where the kernel has norms, the logit s⟨u_j, u_i⟩ − n|u_i|² is larger than it should be
+        by n|u_j|²; adding that to the sink's logit as well makes up for it.
         """
-        s = self.s
+        assert self.logits is not None
+        s, u = self.s, whole(self.phi)
         everyone, up = s.common(), s.constant(self.push)
-        down = whole(s.query, -self.push)
-        phi = whole(self.phi)
-        if isinstance(self.kernel, Gaussian):
-            n = whole(self.norm(self.kernel))
-            keys = scaled(phi, self.kernel.lengthscale**-2)
-            return [phi, everyone, n + up], [keys, scaled(n, -1.0) + down, s.constant()]
-        assert isinstance(self.kernel, Exponential), "the plan refuses other kernels"
-        keys = scaled(phi, 1 / self.kernel.temperature)
-        return [phi, everyone, up], [keys, down, s.constant()]
+        down, keys = whole(s.query, -self.push), scaled(u, self.logits.scale)
+        if not self.logits.norm:
+            return [u, everyone, up], [keys, down, s.constant()]
+        n = whole(self.norm(self.logits.norm))
+        return [u, everyone, n + up], [keys, scaled(n, -1.0) + down, s.constant()]
 
-    def kernel_average(self, v: Form, name: str) -> Cell:
+    def kernel_average(self, role: Role, v: Form, name: str, variable: str | None = None) -> Cell:
         """o = D⁻¹K v at supports and queries, 0 at the aggregator."""
         key = form_key(v)
         if key not in self.fits:
             q, k = self.kernel_logits()
-            self.fits[key] = self.average(q, k, v, name)
+            self.fits[key] = self.average(role, q, k, v, name, variable)
         return self.fits[key]
 
-    def matvec(self, v: Form, name: str, bound: tuple[float, float]) -> Sum:
+    def matvec(self, v: Form, name: str, variable: str | None, bound: tuple[float, float]) -> Sum:
         """K v = D ⊙ o; an average is no larger than what it averages."""
-        o = self.kernel_average(v, name)
+        o = self.kernel_average("matvec", v, name, variable)
         self.multiplier.know(o, *bound)
         return Sum(rows=whole(o))
 
     def mean(self, v: Form, name: str) -> Cell:
         """(Σ_i v_i)/(k + 1) at every token: equal weights for supports and aggregator."""
-        return self.average([self.s.common()], [whole(self.s.query, -self.push)], v, name)
+        keys = [whole(self.s.query, -self.push)]
+        return self.average("mean", [self.s.common()], keys, v, name)
 
-    # ------------------------------------------------------------------ found once, kept
+    # ------------------------------------------------------------------ computed once, kept
 
     def kept(self, name: str, make: Callable[[], Cell]) -> Cell:
         if name not in self.once:
             self.once[name] = make()
         return self.once[name]
 
-    def norm(self, kernel: Gaussian) -> Cell:
-        """n = |x|²/2ℓ² at every token."""
-        phi, scale = whole(self.phi), 0.5 / kernel.lengthscale**2
-        entries = [piece(phi, a, 1) for a in range(self.features)]
+    def norm(self, scale: float) -> Cell:
+        """n|u|² at every token."""
+        entries = [piece(whole(self.phi), a, 1) for a in range(self.features)]
 
         def make() -> Cell:
-            return self.multiplier.sum_of_squares(self.s, scale, entries, "|x|²/2ℓ²")
+            return self.multiplier.sum_of_squares(self.s, scale, entries, "n|u|²")
 
         return self.kept("n", make)
 
@@ -148,7 +156,7 @@ class SoftmaxLowering(TokenArithmetic):
         """w = 1/D: the weight that the sink gets."""
 
         def make() -> Cell:
-            w = self.kernel_average(self.s.constant(), "w")
+            w = self.kernel_average("normaliser", self.s.constant(), "w")
             self.multiplier.know(w, 1 / self.row_sums[1], 1 / self.row_sums[0])
             return w
 
@@ -178,7 +186,14 @@ class SoftmaxLowering(TokenArithmetic):
 
     # ------------------------------------------------------------------ within a token
 
-    def store(self, value: Sum, name: str, not_before: int = 0, fine: bool = False) -> Cell:
+    def store(
+        self,
+        value: Sum,
+        name: str,
+        variable: str | None = None,
+        not_before: int = 0,
+        fine: bool = False,
+    ) -> Cell:
         """The value in channels of its own."""
         if not value.products and not value.rows and is_cell(value.linear):
             return value.linear[0].cell
@@ -193,6 +208,7 @@ class SoftmaxLowering(TokenArithmetic):
             name,
             not_before=not_before,
             fine=fine,
+            variable=variable,
         )
 
     def form(self, channel: Channel) -> Form:
@@ -200,7 +216,7 @@ class SoftmaxLowering(TokenArithmetic):
         value = self.values[channel]
         assert isinstance(value, Sum)
         if value.products or value.rows:
-            cell = self.store(value, channel.name)
+            cell = self.store(value, channel.name, channel.variable)
             self.multiplier.know(cell, *self.bounds[channel])
             value = Sum(whole(cell))
             self.values[channel] = value
@@ -208,9 +224,10 @@ class SoftmaxLowering(TokenArithmetic):
 
     # ------------------------------------------------------------------ the program
 
+    def silence(self) -> float:
+        return self.multiplier.gate
+
     def run(self, program: Program) -> None:
-        grown = 1 + self.room
-        self.bounds = {c: (grown * lo, grown * hi) for c, (lo, hi) in ranges(program).items()}
         self.last_step, self.smooths = program.steps, program.smooths
         super().run(program)
 
@@ -224,12 +241,12 @@ class SoftmaxLowering(TokenArithmetic):
             case Diagonal():
                 raise Refusal(
                     "The Jacobi preconditioner needs K_ii, which softmax attention never shows by "
-                    "itself: use --precondition row-sum, which it shows as its normaliser, or none."
+                    'itself: use `precondition="row-sum"`, which it shows as its normaliser, or none.'
                 )
             case RowSums():
                 return RowSum()
             case MatVec(v=v):
-                return self.matvec(self.form(v), f"K{v.name}/D", self.bounds[v])
+                return self.matvec(self.form(v), f"K{v.name}/D", v.variable, self.bounds[v])
             case Dot(out=out, u=u, v=v):
                 return self.dot(self.form(u), self.form(v), out.name)
             case Combine(terms=terms, constant=constant):
@@ -307,39 +324,39 @@ class SoftmaxLowering(TokenArithmetic):
             products.append((coefficient, (*factors, value.linear)))
         return Sum(linear, tuple(products))
 
-    def keep(self, channel: Channel, step: int, name: str) -> None:
+    def keep(self, channel: Channel, step: int, variable: str) -> None:
         value = self.values[channel]
         assert isinstance(value, Sum)
         if channel.kind == "scalar":
             self.form(channel)
             return
-        cell = self.store(value, name)
+        cell = self.store(value, variable, variable)
         self.multiplier.know(cell, *self.bounds[channel])
         self.values[channel] = Sum(whole(cell))
-        self.sites.append(Site(step, name, cell))
-        if name == "alpha":
+        self.read(step, variable, cell)
+        if variable == "alpha":
             self.predict(cell, step, self.bounds[channel])
 
     def predict(self, alpha: Cell, step: int, bound: tuple[float, float]) -> None:
         """f = K α at the queries."""
         if self.smooths:
-            self.sites.append(Site(step, "prediction", self.smooth(whole(alpha))))
+            self.read(step, None, self.smooth(whole(alpha)))
             return
-        value = self.matvec(whole(alpha), "f/D", bound)
+        value = self.matvec(whole(alpha), "f/D", alpha.variable, bound)
         if not self.ratio_sites:
-            self.sites.append(Site(step, "prediction", self.store(value, "f")))
+            self.read(step, None, self.store(value, "f"))
             return
         o, w = value.rows[0].cell, self.inverse_row_sum()
         if step < self.last_step:
-            w.keep = True
-            self.sites.append(Site(step, "prediction", o, over=w))
+            self.s.kept.add(w)
+            self.read(step, None, o, over=w)
             return
         # The last division may take its time, and starts when nothing else runs any more.
         cell = self.store(value, "f", not_before=o.written + 1, fine=True)
-        self.sites.append(Site(step, "prediction", cell))
+        self.read(step, None, cell)
 
     def smooth(self, v: Form) -> Cell:
         """Σ k_i v_i / Σ k_i at the queries: the same head with the sink pushed out as well."""
         q, k = self.kernel_logits()
         q, k = q[:-1], [*k[:-2], k[-2] + self.s.constant(-self.push)]
-        return self.average(q, k, v, "f")
+        return self.average("prediction", q, k, v, "f")

@@ -1,0 +1,1 @@
+"""Backends: how programs become circuits, for each kind of attention and product."""

@@ -1,0 +1,222 @@
+"""Interpolated products behind softmax attention: how fine they must be for what is promised.
+
+Only methods with fixed coefficients have such a budget, as their response to errors is a known
+polynomial. An adaptive method's coefficients are quotients of inner products, and the steps after it
+amplify an error in one of them without any bound that would be of use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, inf, sqrt
+
+from ridgeformer.compiler.backends.multiply import FINE_ENOUGH, Grid
+from ridgeformer.compiler.domain import Domain
+from ridgeformer.compiler.job import Job
+from ridgeformer.compiler.targets import Interpolated
+from ridgeformer.program import Program, largest_vector
+from ridgeformer.program.ops import Combine, MatVec, Multiply, Target
+from ridgeformer.program.ranges import Bounds
+from ridgeformer.solvers import certified_interval
+from ridgeformer.theory import (
+    Sensitivity,
+    interpolated_prediction_bound,
+    product_error_bound,
+    sensitivity,
+)
+from ridgeformer.types import Refusal
+
+WIDEST = 2**15
+"""Neurons per layer beyond which a request is refused."""
+
+COMFORTABLE = 512
+"""Neurons per layer that a product may take before it is given another layer instead."""
+
+
+RESERVE = 0.1
+"""By how much an iterate may leave its exact range, as a fraction of it, before a table ends."""
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """How the error of one product reaches a prediction."""
+
+    first: tuple[float, float]
+    """The range of the factor that depends on the data alone: w, or D."""
+    second: tuple[float, float]
+    """The range of the factor that changes: y − λα, or o."""
+    spread: float
+    """‖P^{1/2}ê‖ for errors ê of 1 at every support."""
+    query: float
+    """√k(x, x)"""
+    response: Sensitivity
+    direct: float
+    """How often the product is read by a query itself."""
+    room: float
+    """How far an iterate may be off before a factor leaves its range."""
+    least_scaling: float
+    rest: float
+    """What set-up and round-off cost."""
+
+    def product(self, grid: Grid) -> float:
+        return product_error_bound(self.first, self.second, grid.finest)
+
+    def error(self, grid: Grid) -> float:
+        """The certified error of every prediction; infinite where an iterate may leave its range."""
+        once = self.product(grid)
+        strays = self.spread * self.response.iterate * once / sqrt(self.least_scaling)
+        if strays > self.room:
+            return inf
+        reached = interpolated_prediction_bound(
+            once,
+            spread=self.spread,
+            query=self.query,
+            response=self.response.prediction,
+            direct=self.direct,
+        )
+        return reached + self.rest
+
+    def grid(self, tolerance: float, layers: int) -> Grid:
+        """The coarsest grid that keeps the tolerance."""
+        if self.rest >= tolerance:
+            raise Refusal(
+                f"`tolerance` {tolerance:g} is below the {self.rest:.3g} that round-off alone may cost "
+                "in this domain: ask for more, or use `products=Exact()`."
+            )
+        few, many = 1, 2
+        while self.error(Grid(many, layers)) > tolerance:
+            few, many = many, 2 * many
+        while many - few > 1:
+            middle = (few + many) // 2
+            if self.error(Grid(middle, layers)) > tolerance:
+                few = middle
+            else:
+                many = middle
+        return Grid(many, layers)
+
+
+def check_interpolation(job: Job, products: Interpolated, program: Program) -> None:
+    if program.adaptive:
+        raise Refusal(
+            f"{job.solver.name} with interpolated products has no honest certificate: its coefficients "
+            "are quotients of such products, whose errors later steps amplify without a useful bound; "
+            "use `products=Exact()`, or a solver with fixed coefficients."
+        )
+    if program.products > program.steps:
+        raise Refusal(
+            f"{job.solver.name} multiplies by K more than once in a step, and the error of interpolated "
+            "products is certified for one: use `products=Exact()`."
+        )
+    if job.dtype != "float64":
+        raise Refusal(
+            "With softmax attention and interpolated products the certificate counts what interpolation "
+            'costs, and float32 would round by more than that: use `dtype="float64"`, or '
+            "`products=Exact()`."
+        )
+    if products.width is not None and products.width < 32 * job.outputs:
+        raise Refusal(
+            f"`width` must be at least {32 * job.outputs} for {job.outputs} outputs, got "
+            f"{products.width}."
+        )
+
+
+def error_budget(job: Job, domain: Domain, program: Program, bounds: Bounds) -> ErrorBudget:
+    """How errors of the step's product reach a prediction, worst case over the domain."""
+    assert domain.max_target is not None
+    k, ridge = domain.max_supports, job.needed_ridge
+    certain = certified_interval(
+        job.solver.precondition, ridge, domain.max_eigenvalue, domain.row_sums
+    )
+    tuned = job.solver.interval or certain
+    top = tuned[1]
+    if (
+        program.normalised
+    ):  # a row of D⁻¹A sums to 1 + (λ − 1)/D, which leaves errors room to die out
+        top = min(top, max(1 + (ridge - 1) / sums for sums in domain.row_sums))
+    response = sensitivity(
+        job.solver,
+        steps=job.steps,
+        tuned=tuned,
+        spectrum=(min(certain[0], tuned[0]), top),
+        offset=0.0 if program.normalised else ridge,
+    )
+    alpha = max(bounds[state["alpha"]][1] for state in program.states if state["alpha"])
+    least, most = domain.row_sums
+    if program.normalised:  # ê in w ⊙ (y − λα) − o, and ‖D^{1/2}ê‖ ≤ √(k·D_max)·max|ê|
+        first, spread, direct = (1 / most, 1 / least), sqrt(k * most), 0.0
+        second = weighted_range(program, bounds, domain.max_target)
+    else:  # ê in K α = D ⊙ o, which a query computes once more to be read
+        first, spread, direct = (1.0, most), sqrt(k), 1.0
+        second = (1 + RESERVE) * largest_vector(program, bounds)
+    return ErrorBudget(
+        first=first,
+        second=(-second, second),
+        spread=spread,
+        query=sqrt(domain.kernel.range(domain.max_norm).most),
+        response=response,
+        direct=direct,
+        room=RESERVE * alpha,
+        least_scaling=least if program.normalised else 1.0,
+        rest=set_up_error(domain, ridge, alpha),
+    )
+
+
+def weighted_range(program: Program, bounds: Bounds, max_target: float) -> float:
+    """The largest entry that is multiplied by 1/D: of y − λα, as K α comes divided by D already."""
+    made = {op.out: op for op in program.ops}
+    largest = 0.0
+    for product in program.ops:
+        if isinstance(product, Multiply) and product.a.kind == "token":
+            vector = made[product.b]
+            terms = vector.terms if isinstance(vector, Combine) else ((1.0, product.b),)
+            entry = 0.0
+            for coefficient, channel in terms:
+                match made[channel]:
+                    case MatVec():
+                        continue
+                    case Target():
+                        size = max_target
+                    case _:
+                        size = (1 + RESERVE) * bounds[channel][1]
+                entry += abs(coefficient) * size
+            largest = max(largest, entry)
+    return largest
+
+
+def set_up_error(domain: Domain, ridge: float, alpha: float) -> float:
+    """What inexact norms |x|² and the inexact last division cost, at 2⁻⁴⁸ of their ranges.
+
+    A logit off by δ changes K by a factor e^δ: |f − f̂| ≤ (‖y‖/λ)(‖δk‖ + ‖k‖‖δK‖/λ).
+    """
+    assert domain.max_target is not None
+    k, most = domain.max_supports, domain.kernel.range(domain.max_norm).most
+    target = sqrt(k) * domain.max_target
+    relative = 2 * domain.largest_logit * 4 / FINE_ENOUGH
+    kernel = target / ridge * sqrt(k) * most * relative * (1 + k * most / ridge)
+    division = 8 * domain.row_sums[1] * alpha / FINE_ENOUGH
+    return kernel + division
+
+
+def chosen_grid(products: Interpolated, budget: ErrorBudget, outputs: int, one_block: bool) -> Grid:
+    """How fine. With row sums as preconditioner a step is one block; else products may go deeper."""
+    squares = 2 * outputs
+    if products.width is not None:
+        return Grid(max(2, products.width // squares), 1 if one_block else 2)
+    assert products.tolerance is not None
+    layers = 1
+    grid = budget.grid(products.tolerance, layers)
+    while not one_block and squares * grid.intervals > COMFORTABLE:
+        layers += 1
+        grid = budget.grid(products.tolerance, layers)
+    if squares * grid.intervals > WIDEST:
+        raise Refusal(
+            f"`tolerance` {products.tolerance:g} would take {squares * grid.intervals:,} neurons a "
+            f"layer, more than {WIDEST:,}: ask for a larger one, shrink the domain, or use "
+            "`products=Exact()`."
+        )
+    return grid
+
+
+def narrower(grid: Grid, by: int, outputs: int) -> Grid:
+    """The grid with so many neurons fewer."""
+    return replace(grid, intervals=max(2, grid.intervals - ceil(by / (2 * outputs))))

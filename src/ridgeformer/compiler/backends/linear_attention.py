@@ -1,0 +1,81 @@
+"""Linear attention: dot products of features, in the supports or, causally, in feature space."""
+
+from __future__ import annotations
+
+from math import ceil, log2
+
+from ridgeformer.compiler.backends.base import Backend, no_attention
+from ridgeformer.compiler.backends.dual import DualLowering
+from ridgeformer.compiler.backends.feature_space import FeatureLowering
+from ridgeformer.compiler.certificate import QUERY_ROOM, Certificate, certify
+from ridgeformer.compiler.circuit import Circuit
+from ridgeformer.compiler.job import Job
+from ridgeformer.compiler.targets import LinearAttention
+from ridgeformer.program import Program, Space, largest, largest_vector, trace
+from ridgeformer.program.ranges import Bounds
+from ridgeformer.types import Refusal
+
+LARGEST = {"float64": 1e300, "float32": 1e36}
+
+
+class LinearBackend(Backend):
+    attention = "linear"
+
+    def __init__(self, job: Job, target: LinearAttention) -> None:
+        self.job, self.target = job, target
+        self.causal, self.gated = target.causal, target.products is not None
+        if job.solver.smooths:
+            raise Refusal(
+                f"{job.solver.name} divides by a sum of kernel values, which linear attention does not "
+                "normalise: use `to=SoftmaxAttention(…)`, or a solver that solves."
+            )
+        features = job.kernel.dot_product(job.features)
+        if features is None and job.kernel.logits() is None:
+            raise no_attention(job.kernel)
+        if features is None:
+            raise Refusal(
+                f"Linear attention gives dot products, and the {job.kernel.name} kernel is not one: use "
+                "`to=SoftmaxAttention(…)`, or `kernel=Linear()`."
+            )
+        self.feature_map = features
+        self.check_feature_map()
+
+    @property
+    def space(self) -> Space:
+        return "feature" if self.causal else "dual"
+
+    def trace(self) -> Program:
+        return trace(
+            self.job.solver,
+            steps=self.job.steps,
+            ridge=self.job.needed_ridge,
+            max_eigenvalue=self.target.max_eigenvalue,
+            dtype=self.job.dtype,
+            space=self.space,
+        )
+
+    def lower(self, program: Program, bounds: Bounds) -> Circuit:
+        lowering = (FeatureLowering if self.causal else DualLowering)(
+            outputs=self.job.outputs,
+            features=self.projected_features,
+            feature_map=self.feature_map,
+            gated=self.gated,
+            largest=largest_value(program, bounds, self.job.dtype),
+        )
+        return lowering.circuit(program)
+
+    def certify(self, program: Program) -> Certificate:
+        return certify(self.job, program, attention="linear", space=self.space)
+
+
+def largest_value(program: Program, bounds: Bounds, dtype: str) -> float:
+    """A power of two above every value in the stream."""
+    # At a query, a mat-vec is as long as the query's features times Φᵀv.
+    at_queries = QUERY_ROOM * program.max_eigenvalue * largest_vector(program, bounds)
+    bound = max(largest(program, bounds), at_queries)
+    if not bound < LARGEST[dtype]:
+        raise Refusal(
+            f"Values up to {bound:.3g} would occur, beyond the range of {dtype}: lower the ratio of "
+            '`max_eigenvalue` to `ridge`, or use `dtype="float64"`.'
+        )
+    return float(2.0 ** ceil(log2(bound)))

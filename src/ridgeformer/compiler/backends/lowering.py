@@ -1,0 +1,93 @@
+"""Programs to circuits: what every lowering shares."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from ridgeformer.compiler.backends.features import token_features
+from ridgeformer.compiler.circuit import START, Builder, Cell, Circuit, Place, Readout
+from ridgeformer.kernels import FeatureMap
+from ridgeformer.program.ops import Channel, Op, Program
+from ridgeformer.types import Refusal
+
+
+@dataclass
+class Lowering(ABC):
+    """Walks through a program; a subclass says how each operation becomes heads and neurons."""
+
+    outputs: int
+    features: int
+    """The number of features that come in, after the projection."""
+    feature_map: FeatureMap = field(default_factory=FeatureMap)
+    place: Place = "data"
+    """Where the inputs live."""
+    s: Builder = field(default_factory=Builder)
+
+    def __post_init__(self) -> None:
+        self.raw = self.s.new("φ", self.place, self.features, START)
+        self.s.kept.add(self.raw)
+        self.y = self.s.new("y", self.place, self.outputs, START, variable="y")
+        self.phi = token_features(self.s, self.raw, self.feature_map, self.place)
+        """The features that the kernel multiplies: φ itself unless the kernel maps it."""
+        self.features = self.phi.width
+
+    @abstractmethod
+    def perform(self, op: Op) -> None:
+        """Lowers one operation."""
+
+    @abstractmethod
+    def keep(self, channel: Channel, step: int, variable: str) -> None:
+        """Stores a state variable, and reads predictions off each iterate."""
+
+    def silence(self) -> float:
+        """A number with which a plain MLP silences a neuron at the tokens that it is not for."""
+        return 1.0
+
+    def circuit(self, program: Program) -> Circuit:
+        self.run(program)
+        self.s.readouts = complete(self.s.readouts, program)
+        return self.s.circuit(self.raw, self.y, self.silence())
+
+    def run(self, program: Program) -> None:
+        boundaries: dict[Channel, dict[Channel, tuple[int, str]]] = {}
+        seen: set[Channel] = set()
+        for step, state in enumerate(program.states):
+            new = {c: (step, n) for n, c in reversed(list(state.items())) if c and c not in seen}
+            seen.update(new)
+            if new:
+                boundaries[max(new, key=lambda c: c.index)] = new
+        for op in program.ops:
+            self.perform(op)
+            # Within a step the state is still an expression, so that its parts need not wait for
+            # each other; at the end of the step it is stored.
+            for channel, (step, variable) in sorted(
+                boundaries.get(op.out, {}).items(), key=lambda item: item[1][1] != "alpha"
+            ):
+                if channel.kind != "token":
+                    self.keep(channel, step, variable)
+
+    def read(self, step: int, variable: str | None, cell: Cell, over: Cell | None = None) -> None:
+        """Notes where an iterate, or without a variable its prediction, is read."""
+        self.s.readouts.append(Readout(step, variable, cell, over))
+
+
+def complete(readouts: Iterable[Readout], program: Program) -> list[Readout]:
+    """The readouts with those of steps that leave the iterate as it was."""
+    known = list(readouts)
+    first = {state["alpha"]: step for step, state in reversed(list(enumerate(program.states)))}
+    for step, state in enumerate(program.states[1:], start=1):
+        if state["alpha"] is None:
+            raise Refusal(
+                f"{program.solver} cannot be compiled: its iterate is still 0 after step {step}, and "
+                "there is nothing to read."
+            )
+        earlier = first[state["alpha"]]
+        if earlier < step:
+            known += [
+                replace(r, step=step)
+                for r in known
+                if r.step == earlier and r.variable in (None, "alpha")
+            ]
+    return known
