@@ -2,17 +2,19 @@
 
 import subprocess
 import sys
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from numpy_executor import run
-from textbook import feature_predictions, kernel_features
+from textbook import feature_predictions
 
 from ridgeformer.compiler import catalogue
 from ridgeformer.compiler.catalogue import KERNELS_TRIED, MAX_NORM, MAX_SUPPORTS, MAX_TARGET, RIDGE
 from ridgeformer.compiler.domain import Domain
+from ridgeformer.kernels import Polynomial
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import SOLVERS, certified_interval, make_solver, solve
 from ridgeformer.tasks import Prompt
@@ -51,6 +53,15 @@ def prompts(supports, outputs, seed=0, batch=3, queries=3):
     return Prompt(*map(torch.from_numpy, (phi, y, query)))
 
 
+def tensor_features(phi, kernel):
+    """(⟨a, b⟩ + c)^d = ⟨ã⊗…⊗ã, b̃⊗…⊗b̃⟩ with ã = (a, √c): every product of d entries."""
+    extended = torch.cat([phi, torch.full_like(phi[..., :1], sqrt(kernel.offset))], dim=-1)
+    out = extended
+    for _ in range(kernel.degree - 1):
+        out = (out[..., :, None] * extended[..., None, :]).flatten(-2)
+    return out
+
+
 def reference(entry, prompt):
     """The solver's run that the model must repeat, tuned as the model is."""
     kernel = KERNELS_TRIED[entry.kernel]
@@ -64,8 +75,10 @@ def reference(entry, prompt):
         kernel=kernel, interval=interval, states=True,
     )  # fmt: skip
     if entry.causal and entry.solver == "cg":  # in feature space CG has iterates of its own
-        features = kernel_features(kernel, prompt)
-        return torch.from_numpy(feature_predictions(features, RIDGE, steps)), None
+        if isinstance(kernel, Polynomial):
+            phi, query = (tensor_features(x, kernel) for x in (prompt.phi, prompt.phi_query))
+            prompt = Prompt(phi, prompt.y, query)
+        return torch.from_numpy(feature_predictions(prompt, RIDGE, steps)), None
     return found.predictions, found.states["alpha"]
 
 

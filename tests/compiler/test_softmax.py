@@ -162,6 +162,7 @@ def test_cg_on_a_softmax_kernel_equals_the_textbook(name, precondition, record_p
             worst = max(worst, float((np.abs(found - reference) / scale).max()))
         rough = prompt.to(torch.float32)
         found = trajectory(single, rough).predictions.numpy()
+        assert np.isfinite(found).all()
         extended = textbook_cg(kernel, rough, ridge, steps, precondition, np.longdouble)
         own = own_round_off(
             lambda p: textbook_cg(kernel, p, ridge, steps, precondition, np.float32),

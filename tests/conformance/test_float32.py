@@ -48,11 +48,11 @@ def prompts(supports, outputs):
     return Prompt(*map(torch.from_numpy, arrays))
 
 
-@pytest.mark.parametrize(("outputs", "steps"), [(1, 4), (2, 9)])
+@pytest.mark.parametrize(("outputs", "steps"), [(1, 4), (2, 6)])
 def test_every_float32_certificate_holds(outputs, steps, record_property):
     used = {}
     for label, model in models(outputs, steps):
-        for supports in (1, 2, 5, MAX_SUPPORTS):
+        for supports in (1, 5, MAX_SUPPORTS):
             prompt = prompts(supports, outputs)
             found = trajectory(model, prompt).predictions.numpy()
             assert found.dtype == np.float32

@@ -5,9 +5,9 @@ The one place that says what the solver's own round-off is; docs/format.md says 
 
 import numpy as np
 import torch
-from textbook import feature_predictions, kernel_features
+from textbook import feature_predictions
 
-from ridgeformer.kernels import Linear, kernel_from
+from ridgeformer.kernels import kernel_from
 from ridgeformer.models import reference
 from ridgeformer.tasks import Prompt
 
@@ -43,17 +43,18 @@ def solution(model, prompt):
     certificate = model.certificate
     if certificate.space == "feature" and certificate.solver == "cg":
         # In feature space CG has iterates of its own.
-        prompt = kernel_features(kernel_from(certificate.kernel), prompt)
+        features = kernel_from(certificate.kernel).dot_product(prompt.features)
+        prompt = Prompt(features(prompt.phi), prompt.y, features(prompt.phi_query))
         dtype = prompt.phi.numpy().dtype.type
         return feature_predictions(prompt, certificate.ridge, certificate.steps, dtype)
     return reference(model, prompt).predictions.numpy()
 
 
 def largest_terms(model, prompt):
-    """What pairs of softmax heads round their dot products to: max_norm²·Σ|α_i|, by prompt."""
+    """What pairs of softmax heads round dot products to: the domain's largest, times Σ|α_i|."""
     certificate = model.certificate
     kernel = kernel_from(certificate.kernel)
-    if certificate.attention != "softmax" or not isinstance(kernel, Linear):
+    if certificate.attention != "softmax" or kernel.dot_product(prompt.features) is None:
         return 0.0
     alpha = reference(model, prompt.to(torch.float64), states=True).states["alpha"]
     sums = alpha.abs().sum(2).amax((0, 2))

@@ -1,12 +1,6 @@
 """Conjugate gradients straight from the textbook, in any NumPy precision. The tests' own reference."""
 
-from math import sqrt
-
 import numpy as np
-import torch
-
-from ridgeformer.kernels import Polynomial
-from ridgeformer.tasks import Prompt
 
 
 def cg(system, target, steps):
@@ -46,21 +40,3 @@ def feature_predictions(prompt, ridge, steps, dtype=np.float64):
     transposed, ridge = phi.swapaxes(1, 2), dtype(ridge)
     w = cg(lambda v: transposed @ (phi @ v) + ridge * v, transposed @ y, steps)
     return query @ w
-
-
-def kernel_features(kernel, prompt):
-    """The prompt in features whose dot products are the kernel.
-
-    (⟨a, b⟩ + c)^d = ⟨ã⊗…⊗ã, b̃⊗…⊗b̃⟩ with ã = (a, √c): every product of d entries.
-    """
-
-    def features(phi):
-        if not isinstance(kernel, Polynomial):
-            return kernel.project(phi)
-        extended = torch.cat([phi, torch.full_like(phi[..., :1], sqrt(kernel.offset))], dim=-1)
-        out = extended
-        for _ in range(kernel.degree - 1):
-            out = (out[..., :, None] * extended[..., None, :]).flatten(-2)
-        return out
-
-    return Prompt(features(prompt.phi), prompt.y, features(prompt.phi_query))
