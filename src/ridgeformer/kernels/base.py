@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from dataclasses import dataclass, fields, is_dataclass
 from math import exp
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -128,6 +128,6 @@ class Kernel(ABC):
         return values
 
     @classmethod
-    def from_dict(cls, options: dict[str, Any]) -> Self:
+    def from_dict(cls, options: dict[str, Any]) -> Kernel:
         """The kernel with the options that `to_dict` wrote, without the name."""
         return cls(**options)
