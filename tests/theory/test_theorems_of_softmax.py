@@ -18,7 +18,7 @@ from ridgeformer.tasks import PrescribedSpectrum, Prompt
 from ridgeformer.transformer import Transformer, TransformerConfig
 from ridgeformer.types import Refusal
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
 
 
 def derivative(s, v, epsilon, pairs):

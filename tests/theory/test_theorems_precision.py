@@ -19,7 +19,7 @@ from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, H
 from ridgeformer.tasks import KernelDraw
 from ridgeformer.types import Refusal
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
 
 U = theory.UNIT["float32"]
 
