@@ -11,7 +11,16 @@ __version__ = "0.2.0"
 _HOMES = {
     "ridgeformer.types": ["Refusal", "Trajectory"],
     "ridgeformer.registry": ["register"],
-    "ridgeformer.kernels": ["Exponential", "Gaussian", "Kernel", "Linear", "Polynomial"],
+    "ridgeformer.kernels": [
+        "Exponential",
+        "FeatureMap",
+        "Gaussian",
+        "Kernel",
+        "Linear",
+        "Logits",
+        "Monomial",
+        "Polynomial",
+    ],
     "ridgeformer.tasks": ["KernelDraw", "PrescribedSpectrum", "Prompt"],
     "ridgeformer.solvers": [
         "BlockCG",

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 from conftest import without_checks
 from ridgeformer.cli import app
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import LinearAttention, compile
 from ridgeformer.solvers import ConjugateGradient
 from ridgeformer.tasks import LinearRegression
 from ridgeformer.training import Group, Recipe, TrainedModel, started
@@ -64,7 +64,7 @@ def compile_cg(directory, ridge=None):
         features=task.features,
         steps=task.features + 1,
         ridge=task.ridge if ridge is None else ridge,
-        max_eigenvalue=1e4,
+        to=LinearAttention(1e4),
     )
     model.save(directory)
     return directory

@@ -6,7 +6,7 @@ from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from math import exp, sqrt
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -130,7 +130,7 @@ class Kernel(ABC):
         return values
 
     @classmethod
-    def from_dict(cls, options: dict[str, Any]) -> Self:
+    def from_dict(cls, options: dict[str, Any]) -> Kernel:
         """The kernel with the options that `to_dict` wrote, without the name."""
         return cls(**options)
 

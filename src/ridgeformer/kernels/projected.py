@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import Any, Self
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -30,7 +30,7 @@ class Projected(Kernel, ABC):
         return float(torch.linalg.matrix_norm(self.projection, 2))
 
     @classmethod
-    def from_dict(cls, options: dict[str, Any]) -> Self:
+    def from_dict(cls, options: dict[str, Any]) -> Kernel:
         matrix = options.get("projection")
         if matrix is not None:
             options = options | {"projection": torch.tensor(matrix, dtype=torch.float64)}
