@@ -269,7 +269,7 @@ def test_a_model_refuses_what_is_beyond_its_domain():
     beyond = prompt_of_modes(torch.tensor([4.1, 1.0]).double(), one, one, 2, seed=0)
     assert not knob_checks.refused(model, inside)
     assert knob_checks.refused(model, beyond)
-    with pytest.raises(Refusal, match="raise --temperature"):
+    with pytest.raises(Refusal, match="raise the `temperature`"):
         data_checks.softmax_model(Exponential(0.02), 3)
 
 

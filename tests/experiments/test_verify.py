@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ridgeformer.analysis import probes
-from ridgeformer.analysis.heads import named_heads
 from ridgeformer.experiments.theorems import THEOREMS, Verdict
 from ridgeformer.experiments.theorems import depth as depth_checks
 from ridgeformer.experiments.theorems import general as general_checks
@@ -218,10 +217,8 @@ def test_a_head_that_does_nothing_is_noticed(monkeypatch, connection):
 
     def wrong(*arguments, **options):
         model = right(*arguments, **options)
-        layer, head, _ = next(
-            at for at in named_heads(model) if (at[2]["from"], at[2]["to"]) == connection
-        )
-        model.transformer.blocks[layer].attn.W_O.data[head] = 0
+        at = next(h for h in model.heads() if (h.source, h.to) == connection)
+        model.transformer.blocks[at.layer].attn.W_O.data[at.head] = 0
         return model
 
     monkeypatch.setattr(head_checks, "model_of", wrong)
@@ -235,9 +232,9 @@ def test_a_head_that_hears_or_speaks_elsewhere_is_noticed(monkeypatch, moved):
 
     def wrong(*arguments, **options):
         model = right(*arguments, **options)
-        layer, head, _ = next(at for at in named_heads(model) if at[2]["does"] == "Kp")
+        at = model.heads(role="matvec")[0]
         for name in moved:  # every channel counts a little, and so does the aggregator's flag
-            getattr(model.transformer.blocks[layer].attn, name).data[head] += 1e-3
+            getattr(model.transformer.blocks[at.layer].attn, name).data[at.head] += 1e-3
         return model
 
     monkeypatch.setattr(head_checks, "model_of", wrong)

@@ -7,7 +7,7 @@ import pytest
 from ridgeformer.compiler import Exact, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.experiments.theorems.cases import compiled_cases
 from ridgeformer.experiments.theorems.general import SizeLaw
-from ridgeformer.experiments.theorems.matvecs import matvec_widths
+from ridgeformer.experiments.theorems.sizes import matvec_widths
 from ridgeformer.kernels import Exponential
 from ridgeformer.solvers import (
     Chebyshev,

@@ -145,12 +145,12 @@ def tuned_prediction_bound(
 ) -> Float[Tensor, "steps batch q r"]:
     """The bound of a method whose coefficients are tuned to one interval for all prompts."""
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
-    found = float(values.min()), float(values.max())
-    lo, hi = interval or found
+    extreme = float(values.min()), float(values.max())
+    lo, hi = interval or extreme
     # An eigenvalue that is the interval's end may be computed a few roundings beyond it.
-    if found[0] < lo * (1 - 1e-9) or found[1] > hi * (1 + 1e-9):
+    if extreme[0] < lo * (1 - 1e-9) or extreme[1] > hi * (1 + 1e-9):
         raise Refusal(
-            f"The interval [{lo:g}, {hi:g}] does not hold the spectrum [{found[0]:g}, {found[1]:g}] "
+            f"The interval [{lo:g}, {hi:g}] does not hold the spectrum [{extreme[0]:g}, {extreme[1]:g}] "
             "of these prompts: widen it."
         )
     factors = torch.tensor([factor(hi / lo, t) for t in range(steps + 1)], dtype=torch.float64)

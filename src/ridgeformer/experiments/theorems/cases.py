@@ -127,8 +127,8 @@ def numeric_cases(steps: int) -> list[Case]:
     for solver in registered_solvers():
         for kernel in (example for kind in KERNELS.values() for example in kind.examples()):
             case = Case(solver, kernel, steps=steps)
-            prompt = case.prompts(4, seed=0)
             try:
+                prompt = case.prompts(4, seed=0)
                 solve(solver, prompt, steps=1, ridge=case.ridge, kernel=kernel)
             except Refusal:
                 continue

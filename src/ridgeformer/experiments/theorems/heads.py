@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from ridgeformer.analysis import communication, head_effects, matvec_heads
-from ridgeformer.analysis.heads import named_heads
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
 from ridgeformer.experiments.theorems.mechanism import TASK, model_of
@@ -65,7 +64,7 @@ class SharedHeads(Theorem):
                 expected = outputs if (effect.layer, effect.head) in shared else apart
                 collected.append(same(len(effect.serves()) + 1, expected + 1))
             collected.append(
-                same(len(effects) + (outputs - 1) * steps, outputs * len(named_heads(alone)))
+                same(len(effects) + (outputs - 1) * steps, outputs * len(alone.heads()))
             )
             collected.append(1 + apart_from_dedicated(model, alone, prompt))
             moved = [len(effect.serves()) for effect in effects]

@@ -16,7 +16,6 @@ from torch import Tensor
 from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
-from ridgeformer.experiments.theorems.matvecs import matvec_heads
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, krr
@@ -157,7 +156,8 @@ def own_kernel(model: CompiledModel, stream: Tensor, supports: int) -> tuple[Ten
     Linear attention weighs values by the scores themselves, softmax by their exponentials, here over
     that of the sink.
     """
-    layer, head, _ = matvec_heads(model)[0]
+    matvec = model.heads(role="matvec")[0]
+    layer, head = matvec.layer, matvec.head
     attention, config = model.transformer.blocks[layer].attn, model.transformer.config
     assert isinstance(attention, Attention)
     queries, keys = (x[:, head] for x in attention.project(stream, "QK"))
@@ -210,7 +210,7 @@ def cases(seed: int, fast: bool) -> Iterator[NarrowCase]:
 
 def measured(setting: Setting, name: str, rows: Tensor, prompt: Prompt) -> NarrowCase:
     model = narrow_model(setting, rows)
-    layer, _, _ = matvec_heads(model)[0]
+    layer = model.heads(role="matvec")[0].layer
     site = f"blocks.{layer - 1}.resid_post"
     record = Record.of([site])
     run = trajectory(model, prompt, states=True, edits=[record])

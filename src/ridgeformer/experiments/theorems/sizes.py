@@ -10,7 +10,6 @@ import numpy as np
 from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
-from ridgeformer.experiments.theorems.matvecs import matvec_widths
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, Solver
 from ridgeformer.theory import (
@@ -119,6 +118,11 @@ def compared(law: Law, features: int, outputs: int, steps: int) -> list[float]:
         widths = matvec_widths(model)
         ratios += [same(len(widths), steps), *(same(width, outputs) for width in widths)]
     return ratios
+
+
+def matvec_widths(model: CompiledModel) -> list[int]:
+    """How many channels each mat-vec head writes."""
+    return [len(head.writes) for head in model.heads(role="matvec")]
 
 
 def parameters_of(
