@@ -25,7 +25,11 @@ def test_the_transformer_has_no_word_of_any_solver():
 
 def test_a_compiled_model_is_an_instance_of_the_generic_class():
     model = ridgeformer.compile(
-        ridgeformer.ConjugateGradient(), features=2, steps=1, ridge=1.0, max_eigenvalue=1.0
+        ridgeformer.ConjugateGradient(),
+        features=2,
+        steps=1,
+        ridge=1.0,
+        to=ridgeformer.LinearAttention(max_eigenvalue=1.0),
     )
     assert type(model.transformer) is Transformer
 

@@ -11,7 +11,16 @@ __version__ = "0.2.0"
 _HOMES = {
     "ridgeformer.types": ["Refusal", "Trajectory"],
     "ridgeformer.registry": ["register"],
-    "ridgeformer.kernels": ["Exponential", "Gaussian", "Kernel", "Linear", "Polynomial"],
+    "ridgeformer.kernels": [
+        "Exponential",
+        "FeatureMap",
+        "Gaussian",
+        "Kernel",
+        "Linear",
+        "Logits",
+        "Monomial",
+        "Polynomial",
+    ],
     "ridgeformer.tasks": ["KernelDraw", "LearnableTask", "PrescribedSpectrum", "Prompt", "Task"],
     "ridgeformer.baselines": ["Baseline"],
     "ridgeformer.solvers": [
@@ -49,7 +58,7 @@ _HOMES = {
     ],
     "ridgeformer.models": ["load", "reference", "residual_stream", "trajectory"],
     "ridgeformer.training": ["Recipe", "TrainedModel"],
-    "ridgeformer.experiments.evaluation": ["evaluate"],
+    "ridgeformer.experiments": ["SolverReport", "evaluate", "verify_solver"],
     "ridgeformer.export": ["Exporter", "GPT2", "prefix_mask"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

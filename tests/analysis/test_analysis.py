@@ -19,7 +19,7 @@ from ridgeformer.analysis import (
 )
 from ridgeformer.analysis import ablation as ablation_module
 from ridgeformer.analysis.reference import apart
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import Exact, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.kernels import Exponential, Linear
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import krr, make_solver
@@ -32,18 +32,18 @@ TASK = PrescribedSpectrum(features=4, supports=12, condition=20)
 EXACT = 1e-8
 
 
-def linear(name, precondition="none", *, ridge=1.0, steps=4, **options):
+def linear(name, precondition="none", interval=None, *, ridge=1.0, steps=4, outputs=1, **options):
     return compile(
-        make_solver(name, precondition), features=4, steps=steps, ridge=ridge, max_eigenvalue=TASK.max_eigenvalue,
-        **options,
+        make_solver(name, precondition, interval), features=4, steps=steps, ridge=ridge,
+        outputs=outputs, to=LinearAttention(TASK.max_eigenvalue, **options),
     )  # fmt: skip
 
 
 def softmax(name, precondition="none", **options):
     chosen = {"steps": 3, "ridge": 0.5, "kernel": Exponential(0.3), **options}
     return compile(
-        make_solver(name, precondition), features=3, attention="softmax", mlp="reglu",
-        max_norm=1.01, max_supports=12, **chosen,
+        make_solver(name, precondition), features=3,
+        to=SoftmaxAttention(max_norm=1.01, max_supports=12), **chosen,
     )  # fmt: skip
 
 
@@ -58,8 +58,8 @@ def sphere(batch, seed):
 
 MODELS = {
     "cg": lambda: (linear("cg"), TASK.draw(8, seed=0)),
-    "cg, gated": lambda: (linear("cg", mlp="reglu"), TASK.draw(8, seed=0)),
-    "cg, jacobi": lambda: (linear("cg", "jacobi", mlp="reglu"), TASK.draw(8, seed=0)),
+    "cg, gated": lambda: (linear("cg", products=Exact()), TASK.draw(8, seed=0)),
+    "cg, jacobi": lambda: (linear("cg", "jacobi", products=Exact()), TASK.draw(8, seed=0)),
     "heavy ball": lambda: (linear("heavy-ball"), TASK.draw(8, seed=0)),
     "gradient descent": lambda: (linear("gd"), TASK.draw(8, seed=0)),
     "chebyshev": lambda: (linear("chebyshev"), TASK.draw(8, seed=0)),
@@ -120,26 +120,26 @@ def test_models_without_such_heads_are_refused(make, message):
 # ---------------------------------------------------------------------- the aggregator
 
 
-@pytest.mark.parametrize("mlp", ["relu", "reglu"])
-def test_without_reductions_cg_stands_still(mlp):
-    model, prompt = linear("cg", mlp=mlp), TASK.draw(8, seed=0)
+@pytest.mark.parametrize("products", [None, Exact()], ids=["relu", "reglu"])
+def test_without_reductions_cg_stands_still(products):
+    model, prompt = linear("cg", products=products), TASK.draw(8, seed=0)
     found = ablate_aggregator(model, prompt, "reductions")
     assert found.largest_alpha == found.largest_prediction == 0
     assert found.intact_alpha_apart == 1
     # Past 10⁴³ a plain ReLU MLP cannot silence its neurons any more, and something else happens.
-    exact = 4 if mlp == "reglu" else 2
+    exact = 4 if products else 2
     assert max(found.state_apart[:exact]) < EXACT
     expected = torch.tensor(growth_without_reductions(model), dtype=torch.float64)
     growth = torch.tensor(found.growth, dtype=torch.float64)
     torch.testing.assert_close(growth[:exact], expected[:exact], rtol=EXACT, atol=0)
-    if mlp == "relu":
+    if products is None:
         assert found.state_apart[2] > 0.1
 
 
 def test_one_reduction_left_in_place_is_noticed(monkeypatch):
     all_heads = ablation_module.heads_that
     monkeypatch.setattr(ablation_module, "heads_that", lambda m, **kinds: all_heads(m, **kinds)[1:])
-    found = ablate_aggregator(linear("cg", mlp="reglu"), TASK.draw(8, seed=0), "reductions")
+    found = ablate_aggregator(linear("cg", products=Exact()), TASK.draw(8, seed=0), "reductions")
     assert found.state_apart[0] > 0.9
     assert found.largest_alpha > 0
 
@@ -148,7 +148,7 @@ def test_without_the_aggregator_nothing_is_sent():
     found = ablate_aggregator(linear("cg"), TASK.draw(8, seed=0), "all")
     assert found.largest_alpha == found.largest_prediction == 0
     assert max(found.state_apart) == max(found.growth) == 0
-    with pytest.raises(Refusal, match="Only CG needs the aggregator"):
+    with pytest.raises(Refusal, match="Only adaptive solvers"):
         ablate_aggregator(linear("gd"), TASK.draw(8, seed=0), "all")
 
 
@@ -239,7 +239,7 @@ def test_probes_do_not_find_what_is_not_there():
 
 
 def test_probes_refuse_what_they_cannot_do():
-    with pytest.raises(Refusal, match="vectors of CG"):
+    with pytest.raises(Refusal, match="a residual r and a direction p"):
         probe(linear("gd"), TASK.draw(16, seed=0), seed=0)
     with pytest.raises(Refusal, match="at least 8 prompts"):
         probe(linear("cg"), TASK.draw(4, seed=0), seed=0)

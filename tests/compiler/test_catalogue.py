@@ -12,11 +12,11 @@ from numpy_executor import run
 from textbook import feature_predictions
 
 from ridgeformer.compiler import catalogue
-from ridgeformer.compiler.catalogue import KERNELS_TRIED, MAX_NORM, MAX_SUPPORTS, MAX_TARGET, RIDGE
+from ridgeformer.compiler.catalogue import MAX_NORM, MAX_SUPPORTS, MAX_TARGET, RIDGE
 from ridgeformer.compiler.domain import Domain
 from ridgeformer.kernels import Polynomial
 from ridgeformer.models import trajectory
-from ridgeformer.solvers import SOLVERS, certified_interval, make_solver, solve
+from ridgeformer.solvers import SOLVERS, certified_interval, solve
 from ridgeformer.tasks import Prompt
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -30,7 +30,7 @@ COMPILES = [name for name in SOLVERS if name not in ("newton", "block-cg")]
 def models(solver, outputs):
     """Each entry with its model; those for one output are there from the attempt."""
     for found in catalogue.attempts():
-        if found.model is not None and found.entry.solver == solver:
+        if found.model is not None and found.entry.solver.name == solver:
             one = (
                 found.model
                 if outputs == 1
@@ -64,17 +64,17 @@ def tensor_features(phi, kernel):
 
 def reference(entry, prompt):
     """The solver's run that the model must repeat, tuned as the model is."""
-    kernel = KERNELS_TRIED[entry.kernel]
-    steps = 1 if SOLVERS[entry.solver].smooths else STEPS[prompt.outputs]
+    kernel = entry.kernel
+    steps = 1 if entry.solver.smooths else STEPS[prompt.outputs]
     domain = Domain(kernel, MAX_NORM, MAX_SUPPORTS, MAX_TARGET)
     interval = certified_interval(
-        entry.precondition, RIDGE, domain.max_eigenvalue, domain.row_sums
+        entry.solver.precondition, RIDGE, domain.max_eigenvalue, domain.row_sums
     )  # fmt: skip
     found = solve(
-        make_solver(entry.solver, entry.precondition), prompt, steps=steps, ridge=RIDGE,
-        kernel=kernel, interval=interval, states=True,
+        entry.solver, prompt, steps=steps, ridge=RIDGE, kernel=kernel, interval=interval,
+        states=True,
     )  # fmt: skip
-    if entry.causal and entry.solver == "cg":  # in feature space CG has iterates of its own
+    if entry.causal and entry.solver.name == "cg":  # in feature space CG has iterates of its own
         if isinstance(kernel, Polynomial):
             phi, query = (tensor_features(x, kernel) for x in (prompt.phi, prompt.phi_query))
             prompt = Prompt(phi, prompt.y, query)
@@ -121,24 +121,23 @@ def check_numpy(label, model, directory):
 
 
 def test_the_catalogue_has_every_family():
-    found = {
-        (e.solver, e.precondition, e.kernel, e.attention, e.mlp, e.causal)
-        for e in catalogue.compiled_entries()
-    }
+    compiled = {entry.label: entry for entry in catalogue.compiled_entries()}
     for expected in [
-        ("cg", "none", "linear", "linear", "relu", False),
-        ("cg", "none", "linear", "linear", "relu", True),
-        ("cg", "row-sum", "exponential", "softmax", "reglu", False),
-        ("cg", "none", "linear", "softmax", "reglu", False),
-        ("cg", "none", "polynomial, degree 3", "linear", "reglu", False),
-        ("gd", "none", "exponential", "softmax", "relu", False),
-        ("chebyshev", "row-sum", "gaussian", "softmax", "relu", False),
-        ("nadaraya-watson", "none", "gaussian", "softmax", "relu", False),
+        "cg none linear linear relu",
+        "cg none linear linear relu causal",
+        "cg row-sum exponential softmax reglu",
+        "cg none linear softmax reglu",
+        "cg none polynomial, degree 3 linear reglu",
+        "cg none polynomial, degree 2 softmax reglu",
+        "gd none exponential softmax relu",
+        "chebyshev row-sum gaussian softmax relu",
+        "nadaraya-watson none gaussian softmax relu",
     ]:
-        assert expected in found
-    assert {entry[0] for entry in found} == set(COMPILES)
+        assert expected in compiled
+        assert catalogue.entry(expected).label == expected
+    assert {entry.solver.name for entry in compiled.values()} == set(COMPILES)
     refused = [a for a in catalogue.attempts() if a.model is None]
-    assert len(refused) + len(found) == len(catalogue.attempts())
+    assert len(refused) + len(compiled) == len(catalogue.attempts())
     assert all(attempt.reason.endswith(".") for attempt in refused), "a reason is a sentence"
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.kernel_ridge import KernelRidge
 
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import Exact, HeadPairs, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.kernels import Polynomial
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import krr, make_solver, solve
@@ -30,10 +30,10 @@ def prompts(batch=4, supports=K, seed=0):
     return Prompt(*map(torch.from_numpy, (points[:, :supports], y, points[:, supports:])))
 
 
-def compiled(name, steps, heads=None, epsilon=None, **options):
+def compiled(name, steps, heads=8, epsilon=None, **options):
     return compile(
-        make_solver(name), features=P, steps=steps, ridge=1.0, attention="softmax", mlp="reglu",
-        max_norm=1.0, max_supports=K, heads=heads, epsilon=epsilon, **options,
+        make_solver(name), features=P, steps=steps, ridge=1.0,
+        to=SoftmaxAttention(1.0, K, dot_products=HeadPairs(heads, epsilon)), **options,
     )  # fmt: skip
 
 
@@ -97,8 +97,7 @@ def test_eight_heads_run_solvers_to_nine_digits(name, precondition):
         prompt = prompts(supports=supports, seed=supports)
         solver = make_solver(name, precondition)
         model = compile(
-            solver, features=P, steps=5, ridge=1.0, attention="softmax", mlp="reglu",
-            max_norm=1.0, max_supports=K,
+            solver, features=P, steps=5, ridge=1.0, to=SoftmaxAttention(1.0, K)
         )  # fmt: skip
         expected = solve(solver, prompt, steps=5, ridge=1.0, max_eigenvalue=float(K)).predictions
         apart = float((trajectory(model, prompt).predictions - expected).abs().max())
@@ -128,7 +127,7 @@ def test_polynomial_kernels(degree, offset, causal):
     top = float(torch.linalg.eigvalsh(kernel(prompt.phi, prompt.phi)).max())
     model = compile(
         make_solver("cg"), features=2, outputs=2, steps=steps, ridge=ridge, kernel=kernel,
-        max_eigenvalue=top, mlp="reglu", causal=causal,
+        to=LinearAttention(top, Exact(), causal),
     )  # fmt: skip
     found = trajectory(model, prompt).predictions
     expected = solve(make_solver("cg"), prompt, steps=steps, ridge=ridge, kernel=kernel).predictions

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from ridgeformer.compiler import gadgets
-from ridgeformer.compiler.assemble import Assembler, build
-from ridgeformer.compiler.layout import Layout, erase_the_dead, take_over
-from ridgeformer.compiler.linear import DualLowering
-from ridgeformer.compiler.lower import Site
-from ridgeformer.compiler.schedule import SUPPORT, whole
+from ridgeformer.compiler.backends import gadgets
+from ridgeformer.compiler.backends.dual import DualLowering
+from ridgeformer.compiler.circuit import SUPPORT, whole
+from ridgeformer.compiler.passes import assemble, erase, place, reuse
 from ridgeformer.program.tables import reciprocal_table
 from ridgeformer.tasks import PrescribedSpectrum
 from ridgeformer.transformer import Record
@@ -29,27 +27,28 @@ class Bench:
         self.mlp = mlp
         self.lowering = DualLowering(outputs=R, features=P, gated=mlp == "reglu")
         self.s, self.phi, self.y = self.lowering.s, self.lowering.phi, self.lowering.y
-        self.y.keep = True
+        self.s.kept.add(self.y)
         self.prompt = PrescribedSpectrum(features=P, supports=K, outputs=R).draw(3, seed=0)
 
     def stream(self, *kept):
-        for cell in kept:
-            cell.keep = True
-        self.lowering.sites.append(Site(1, "prediction", kept[0]))
-        take_over(self.s)
-        erase_the_dead(self.s)
-        layout = Layout(self.s, self.phi, self.y)
-        assembler = Assembler(self.s, layout.width, self.mlp == "reglu", 2.0**40)
-        model = build(assembler, self.lowering, mask="prefix", mlp=self.mlp, dtype="float64")
+        self.s.kept.update(kept)
+        self.lowering.read(1, None, kept[0])
+        circuit = erase(reuse(self.s.circuit(self.phi, self.y, silence=2.0**40)))
+        placement = place(circuit)
+        self.columns = {cell: list(where) for cell, where in placement.columns.items()}
+        model = assemble(
+            circuit, placement, attention="linear", causal=False, gated=self.mlp == "reglu",
+            dtype="float64",
+        )  # fmt: skip
         last = f"blocks.{model.config.n_layers - 1}.resid_post"
         record = Record.of([last])
         with torch.no_grad():
             model(self.prompt.tokens(), K + 1, [record])
         stream = record.values[last]
         # Gadgets leave the inputs alone, at every token that has them.
-        assert torch.equal(stream[:, :K, self.phi.columns], self.prompt.phi)
-        assert torch.equal(stream[:, K + 1 :, self.phi.columns], self.prompt.phi_query)
-        assert torch.equal(stream[:, :K, self.y.columns], self.prompt.y)
+        assert torch.equal(stream[:, :K, self.columns[self.phi]], self.prompt.phi)
+        assert torch.equal(stream[:, K + 1 :, self.columns[self.phi]], self.prompt.phi_query)
+        assert torch.equal(stream[:, :K, self.columns[self.y]], self.prompt.y)
         return stream
 
     def scalar(self):
@@ -65,10 +64,10 @@ def test_lemma_a_the_mat_vec(bench):
     out = gadgets.matvec(bench.s, bench.phi, whole(bench.y), "Ky")
     stream, prompt = bench.stream(out), bench.prompt
     expected = prompt.phi @ (prompt.phi.mT @ prompt.y)
-    torch.testing.assert_close(stream[:, :K, out.columns], expected)
+    torch.testing.assert_close(stream[:, :K, bench.columns[out]], expected)
     at_queries = prompt.phi_query @ (prompt.phi.mT @ prompt.y)
-    torch.testing.assert_close(stream[:, K + 1 :, out.columns], at_queries)
-    assert stream[:, K, out.columns].abs().max() == 0
+    torch.testing.assert_close(stream[:, K + 1 :, bench.columns[out]], at_queries)
+    assert stream[:, K, bench.columns[out]].abs().max() == 0
     heads = {id(head) for head in bench.s.heads}
     assert len(heads) == 1, "all outputs share one head"
 
@@ -76,14 +75,14 @@ def test_lemma_a_the_mat_vec(bench):
 def test_lemma_b_reductions_land_at_the_aggregator(bench):
     out = bench.scalar()
     stream = bench.stream(out)
-    torch.testing.assert_close(stream[:, K, out.columns], bench.squares)
+    torch.testing.assert_close(stream[:, K, bench.columns[out]], bench.squares)
 
 
 def test_lemma_b_a_reduction_carries_a_scale(bench):
     yy = bench.scalar()
     out = gadgets.reduction(bench.s, whole(bench.y), whole(bench.y), whole(yy), "yyyy")
     stream = bench.stream(out)
-    torch.testing.assert_close(stream[:, K, out.columns], bench.squares**2)
+    torch.testing.assert_close(stream[:, K, bench.columns[out]], bench.squares**2)
 
 
 def test_lemma_b_broadcasts_a_product_of_two_scalars(bench):
@@ -94,8 +93,8 @@ def test_lemma_b_broadcasts_a_product_of_two_scalars(bench):
     gadgets.broadcast(bench.s, time, whole(yy), whole(square), whole(bench.y), out, R, "out")
     stream = bench.stream(out)
     expected = bench.prompt.y * (bench.squares**3)[:, None]
-    torch.testing.assert_close(stream[:, :K, out.columns], expected)
-    assert stream[:, K + 1 :, out.columns].abs().max() == 0
+    torch.testing.assert_close(stream[:, :K, bench.columns[out]], expected)
+    assert stream[:, K + 1 :, bench.columns[out]].abs().max() == 0
 
 
 def test_lemma_c_updates_are_exact_and_local(bench):
@@ -103,8 +102,8 @@ def test_lemma_c_updates_are_exact_and_local(bench):
     out = bench.s.new("out", "data", R, time)
     gadgets.update(bench.s, time, whole(bench.y, -3.0), out, SUPPORT, "out")
     stream = bench.stream(out)
-    assert torch.equal(stream[:, :K, out.columns], -3.0 * bench.prompt.y)
-    assert stream[:, K:, out.columns].abs().max() == 0
+    assert torch.equal(stream[:, :K, bench.columns[out]], -3.0 * bench.prompt.y)
+    assert stream[:, K:, bench.columns[out]].abs().max() == 0
 
 
 def test_clamp_and_hold(bench):
@@ -114,8 +113,10 @@ def test_clamp_and_hold(bench):
     held = gadgets.hold(bench.s, yy, middle * 0.99, middle * 1.01, "held")
     stream = bench.stream(low, held)
     x = bench.squares
-    torch.testing.assert_close(stream[:, K, low.columns], x.clamp(0.9 * middle, 1.1 * middle))
-    found = stream[:, K, held.columns]
+    torch.testing.assert_close(
+        stream[:, K, bench.columns[low]], x.clamp(0.9 * middle, 1.1 * middle)
+    )
+    found = stream[:, K, bench.columns[held]]
     assert found[x < 0.98 * middle].abs().max() < 1e-12 * middle
     above = x > 1.02 * middle
     torch.testing.assert_close(found[above], x[above])
@@ -131,9 +132,9 @@ def test_the_reciprocal_is_exact_to_round_off(bench):
     one = gadgets.product(bench.s, [whole(absorbed), whole(inverse.w)], "one", R)
     plain = inverse.value()
     stream = bench.stream(one, plain)
-    np.testing.assert_allclose(stream[:, K, one.columns].numpy(), 1, rtol=1.5e-15)
+    np.testing.assert_allclose(stream[:, K, bench.columns[one]].numpy(), 1, rtol=1.5e-15)
     np.testing.assert_allclose(
-        (stream[:, K, plain.columns] * bench.squares).numpy(), 1, rtol=1.5e-15
+        (stream[:, K, bench.columns[plain]] * bench.squares).numpy(), 1, rtol=1.5e-15
     )
 
 

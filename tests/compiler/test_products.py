@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from ridgeformer.compiler.assemble import Assembler, build
-from ridgeformer.compiler.layout import Layout, erase_the_dead, take_over
-from ridgeformer.compiler.lower import Site
-from ridgeformer.compiler.multiply import Grid, Multiplier, SquareMultiplier
-from ridgeformer.compiler.schedule import whole
-from ridgeformer.compiler.softmax import SoftmaxLowering
+from ridgeformer.compiler.backends.multiply import Grid, Multiplier, SquareMultiplier
+from ridgeformer.compiler.backends.softmax import SoftmaxLowering
+from ridgeformer.compiler.circuit import whole
+from ridgeformer.compiler.passes import assemble, erase, place, reuse
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.solvers import EagerMachine, certified_interval, make_solver
 from ridgeformer.tasks import Prompt
@@ -29,16 +27,14 @@ def product_model(multiplier, fine=False, a=A, b=B, terms=((1.0, "a", "b"),), li
     products = [(c, forms[first], forms[second]) for c, first, second in terms]
     start = whole(lowering.y, linear) if linear else ()
     out = multiplier.store(lowering.s, 1, start, products, "a·b", fine=fine)
-    out.keep = True
-    lowering.sites.append(Site(1, "prediction", out))
-    take_over(lowering.s)
-    erase_the_dead(lowering.s)
-    layout = Layout(lowering.s, lowering.raw, lowering.y)
+    lowering.read(1, None, out)
+    circuit = erase(reuse(lowering.s.circuit(lowering.raw, lowering.y, silence=1.0)))
+    placement = place(circuit)
     gated = not isinstance(multiplier, SquareMultiplier)
-    model = build(
-        Assembler(lowering.s, layout.width, gated, 1.0), lowering, mask="prefix",
-        mlp="reglu" if gated else "relu", dtype="float64", attention="softmax",
-    )  # fmt: skip
+    model = assemble(
+        circuit, placement, attention="softmax", causal=False, gated=gated, dtype="float64"
+    )
+    columns = list(placement.columns[out])
     last = f"blocks.{model.config.n_layers - 1}.resid_post"
 
     def multiply(x, y):
@@ -47,7 +43,7 @@ def product_model(multiplier, fine=False, a=A, b=B, terms=((1.0, "a", "b"),), li
         with torch.no_grad():
             prompt = Prompt(features, targets, features[:, :1])
             model.residual_stream(prompt.tokens(), 51, [record])
-        return record.values[last][:, :50, out.columns].numpy().reshape(-1)
+        return record.values[last][:, :50, columns].numpy().reshape(-1)
 
     return multiply
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from numpy_executor import run
-from textbook import dual_predictions, excess, feature_predictions
+from promise import excess, own_round_off
+from textbook import dual_predictions, feature_predictions
 
-from ridgeformer.compiler import CompiledModel, compile, size_report
+from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, compile, size_report
 from ridgeformer.models import trajectory
 from ridgeformer.program import interpret, trace
 from ridgeformer.solvers import krr, make_solver, solve
@@ -30,11 +31,14 @@ DUAL = [
 SIZES = [(1, 2, 1), (3, 9, 2), (8, 40, 1), (16, 5, 3)]  # features, supports, outputs
 
 
-def make(name, precondition, mlp, features, outputs, steps, top, **options):
+PRODUCTS = {"relu": None, "reglu": Exact()}
+
+
+def make(name, precondition, mlp, features, outputs, steps, top, causal=False):
     solver = make_solver(name, precondition)
     return solver, compile(
         solver, features=features, outputs=outputs, steps=steps, ridge=1.0,
-        max_eigenvalue=top, mlp=mlp, **options,
+        to=LinearAttention(top, PRODUCTS[mlp], causal),
     )  # fmt: skip
 
 
@@ -89,8 +93,8 @@ def test_the_causal_decoder_runs_cg_in_feature_space(tmp_path, mlp, features, su
     model.save(tmp_path / "m")
     arrays = [x.numpy() for x in (prompt.phi, prompt.y, prompt.phi_query)]
     expected = run(tmp_path / "m", *arrays)
-    own = np.abs(reference[-1] - extended[-1]).max()
-    assert np.abs(found[-1] - expected).max() < max(1e-12 * np.abs(expected).max(), 100 * own)
+    own = own_round_off(lambda p: feature_predictions(p, 1.0, steps), prompt, extended)[-1]
+    assert np.abs(found[-1] - expected).max() < max(1e-12 * np.abs(expected).max(), 100 * own.max())
 
 
 @pytest.mark.parametrize("name", ["gd", "chebyshev", "heavy-ball"])
@@ -130,11 +134,11 @@ def test_fixed_coefficient_steps_are_single_layers(name):
 
 def test_the_outputs_share_one_mat_vec_head():
     _, model = make("cg", "none", "relu", 4, 3, 2, 50.0)
-    heads = [
-        h for layer in model.sites["layers"] for h in layer["attention"] if h["does"][0] == "K"
-    ]
+    heads = model.heads(role="matvec")
     assert len(heads) == 2, "one mat-vec per step"
-    assert all(len(h["writes"]) == 3 for h in heads)
+    assert all(len(head.writes) == 3 for head in heads)
+    # The first direction is the residual itself.
+    assert [head.multiplies for head in heads] == [("r",), ("p",)]
 
 
 def test_weights_do_not_depend_on_the_number_of_supports():
@@ -166,8 +170,8 @@ def test_any_ridge(ridge, causal, dtype):
     task = PrescribedSpectrum(features=6, supports=20, outputs=2, condition=200, ridge=ridge)
     prompt = task.draw(16, seed=0).to(getattr(torch, dtype))
     model = compile(
-        make_solver("cg"), features=6, outputs=2, steps=5, ridge=ridge, causal=causal,
-        max_eigenvalue=task.max_eigenvalue, dtype=dtype,
+        make_solver("cg"), features=6, outputs=2, steps=5, ridge=ridge, dtype=dtype,
+        to=LinearAttention(task.max_eigenvalue, causal=causal),
     )  # fmt: skip
     found = trajectory(model, prompt).predictions.numpy()
     textbook = feature_predictions if causal else dual_predictions
@@ -189,12 +193,12 @@ def test_targets_of_any_size_in_the_domain(size):
 @pytest.mark.parametrize(
     ("name", "precondition", "options", "message"),
     [
-        ("cg", "jacobi", {}, "use --mlp reglu"),
-        ("cg", "jacobi", {"mlp": "reglu", "causal": True}, "not available in feature space"),
+        ("cg", "jacobi", {}, r"use `products=Exact\(\)`"),
+        ("cg", "jacobi", {"products": Exact(), "causal": True}, "not available in feature space"),
         ("richardson", "row-sum", {}, "softmax attention"),
-        ("newton", "none", {}, "nearest solver that compiles is cg"),
-        ("block-cg", "none", {}, "nearest solver that compiles is cg"),
-        ("nadaraya-watson", "none", {}, "use --attention softmax"),
+        ("newton", "none", {}, "its state is a matrix"),
+        ("block-cg", "none", {}, "its state is a matrix"),
+        ("nadaraya-watson", "none", {}, r"use `to=SoftmaxAttention\(…\)`"),
         ("cg", "none", {"ridge": 0.0}, "ridge must be positive"),
         ("cg", "none", {"ridge": -1.0}, "ridge must be positive"),
         ("cg", "none", {"max_eigenvalue": 0.0}, "must be positive and finite"),
@@ -205,9 +209,12 @@ def test_targets_of_any_size_in_the_domain(size):
     ],
 )
 def test_what_cannot_compile_is_refused_with_the_reason(name, precondition, options, message):
-    settings = {"features": 3, "steps": 2, "ridge": 1.0, "max_eigenvalue": 9.0} | options
+    target = {"max_eigenvalue": 9.0}
+    target |= {n: v for n, v in options.items() if n in ("max_eigenvalue", "products", "causal")}
+    settings = {"features": 3, "steps": 2, "ridge": 1.0}
+    settings |= {n: v for n, v in options.items() if n not in target}
     with pytest.raises(Refusal, match=message):
-        compile(make_solver(name, precondition), **settings)
+        compile(make_solver(name, precondition), to=LinearAttention(**target), **settings)
 
 
 @pytest.mark.parametrize(
@@ -217,8 +224,8 @@ def test_what_cannot_compile_is_refused_with_the_reason(name, precondition, opti
         (lambda p: Prompt(p.phi, 1e14 * p.y, p.phi_query), "rescale the targets"),
         (lambda p: Prompt(p.phi, 1e-16 * p.y, p.phi_query), "rescale the targets"),
         (lambda p: Prompt(p.phi, p.y, 1e9 * p.phi_query), "A query has norm"),
-        (lambda p: Prompt(p.phi[..., 1:], p.y, p.phi_query[..., 1:]), "--features 3"),
-        (lambda p: Prompt(p.phi, p.y.repeat(1, 1, 2), p.phi_query), "--outputs 2"),
+        (lambda p: Prompt(p.phi[..., 1:], p.y, p.phi_query[..., 1:]), "`features=3`"),
+        (lambda p: Prompt(p.phi, p.y.repeat(1, 1, 2), p.phi_query), "`outputs=2`"),
     ],
 )
 def test_prompts_outside_the_domain_are_refused(change, message):

@@ -3,13 +3,13 @@
 **Mat-vec heads.** In products that are silenced, A p is λ p. Where predictions come from depends on
 the construction, and so does what is left of them when a head is silenced at the queries too:
 
-    linear attention, CG       f grows with α by the same K p: that step's share of f is lost
+    α grows by multiples of p  f grows with α by the same K p: that step's share of f is lost
     fixed coefficients         the head that gives K α_t to the next step is f_t at the queries: f_t = 0
-    softmax attention, CG      f has a head of its own: f_t = k(x)ᵀα_t, whatever α_t has become
+    α and p, behind softmax    f has a head of its own: f_t = k(x)ᵀα_t, whatever α_t has become
 
 Silenced at the supports only, every construction reads f_t = k(x)ᵀα_t.
 
-**Reductions** in CG. Without them ρ = 0. A table's value at 0 is its end, so 1/ρ̂ and 1/pᵀAp stay
+**Reductions** of an adaptive solver. Without them ρ = 0. A table's value at 0 is its end, so 1/ρ̂ and 1/pᵀAp stay
 finite, but ρ̂ is held at 0: the step length is 0 and so is α, and β = ρ·(1/ρ̂) = 0. What remains is
 the change of unit: r_t = p_t = c_t(0)·r_{t−1}, a multiple of y. Without any head that reads from or
 writes to the aggregator nothing is sent to the supports at all, and r and p are 0 as well.
@@ -31,46 +31,44 @@ from ridgeformer.analysis.reference import (
     values_without_reductions,
 )
 from ridgeformer.compiler import CompiledModel
+from ridgeformer.compiler.circuit import Place
 from ridgeformer.models import trajectory
 from ridgeformer.models.reference import kernel_of
-from ridgeformer.program.ops import Unit
+from ridgeformer.program.ops import MatVec, Unit
 from ridgeformer.program.tables import unit_table
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edit, Record, ablate_head
 from ridgeformer.types import Refusal
 
-Place = Literal["everywhere", "supports"]
+Where = Literal["everywhere", "supports"]
 HeadAt = tuple[int, int]
 """A layer, and a head in it."""
 
 
-def heads_that(model: CompiledModel, *, reads: str, writes: str) -> list[HeadAt]:
+def heads_that(model: CompiledModel, *, reads: Place, writes: Place) -> list[HeadAt]:
     """Heads that read from and write to such tokens."""
     return [
-        (layer, head)
-        for layer, entry in enumerate(model.sites["layers"])
-        for head, what in enumerate(entry["attention"])
-        if what["from"] == reads and what["to"] == writes
+        (head.layer, head.head)
+        for head in model.heads()
+        if (head.source, head.to) == (reads, writes)
     ]
 
 
 def matvec_heads(model: CompiledModel) -> list[HeadAt]:
-    """Heads whose output is K times a vector of the recurrence, in the order of the steps."""
+    """Heads whose output is K times a vector that the recurrence multiplies, in the order of the steps."""
     certificate = model.certificate
-    softmax = certificate.attention == "softmax"
     if certificate.ridge is None or certificate.space != "dual":
         raise Refusal("Only dual models of solvers have heads that multiply by K: compile one.")
-    if softmax and certificate.kernel["name"] == "linear":
+    if certificate.attention == "softmax" and kernel_of(model).logits() is None:
         raise Refusal(
             "Behind softmax a dot product is spread over many heads: use `to=LinearAttention(…)`."
         )
-    among = heads_that(model, reads="data", writes="everywhere" if softmax else "data")
-    labels = {at: model.sites["layers"][at[0]]["attention"][at[1]]["does"] for at in among}
-    by_step = [at for at in among if labels[at].startswith("K")]
-    return by_step or [at for at in among if labels[at] in ("f", "f/D")]
+    multiplied = {op.v.variable for op in program_of(model).ops if isinstance(op, MatVec)}
+    heads = model.heads("matvec")
+    return [(head.layer, head.head) for head in heads if multiplied & set(head.multiplies)]
 
 
-def silence(at: HeadAt, place: Place, supports: int) -> Edit:
+def silence(at: HeadAt, place: Where, supports: int) -> Edit:
     """The head's output is 0, at all tokens or at the supports only."""
     if place == "everywhere":
         return ablate_head(*at)
@@ -88,7 +86,7 @@ class MatvecAblation:
     """Distances are the largest over steps and prompts, relative to the intact solver's."""
 
     heads: tuple[HeadAt, ...]
-    place: Place
+    place: Where
     alpha_apart: float
     """Of α_1 … α_T to the solver's without those products."""
     prediction_apart: float
@@ -100,7 +98,7 @@ def ablate_matvecs(
     model: CompiledModel,
     prompt: Prompt,
     *,
-    place: Place = "everywhere",
+    place: Where = "everywhere",
     which: Sequence[int] | None = None,
 ) -> MatvecAblation:
     """Silences all mat-vec heads, or those of the given numbers, and compares with the reference."""
@@ -120,26 +118,31 @@ def ablate_matvecs(
 
 
 def expected_without(
-    model: CompiledModel, prompt: Prompt, place: Place, silenced: Sequence[int]
+    model: CompiledModel, prompt: Prompt, place: Where, silenced: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """α_t and f_t of the solver when the silenced heads' products are missing."""
-    cg = model.certificate.solver == "cg"
-    # A fixed-coefficient method multiplies K by α_0 = 0 first, for which no head is spent.
-    machine, alpha = coefficients(model, prompt, [i + (0 if cg else 1) for i in silenced])
+    # A method that multiplies K by α asks for K α_0 = 0 first, for which no head is spent.
+    asked = coefficients(model, prompt)[0].asked
+    first = asked - program_of(model).products
+    machine, alpha = coefficients(model, prompt, [i + first for i in silenced])
     predictions = machine.predict(alpha)
-    if place == "supports" or (cg and model.certificate.attention == "softmax"):
+    if place == "supports":
         return alpha, predictions
-    if cg:
+    from_alpha = [h for h in model.heads("matvec") if "alpha" in h.multiplies]
+    if not from_alpha:  # predictions grow by each step's product
         grown = predictions.diff(dim=0)
         grown[list(silenced)] = 0
         return alpha, torch.cat([predictions[:1], grown.cumsum(0)])
-    predictions[[i + 1 for i in silenced]] = 0
+    heads = matvec_heads(model)
+    cut = {heads[i] for i in silenced}
+    lost = [t for t, h in enumerate(from_alpha, start=1) if (h.layer, h.head) in cut]
+    predictions[lost] = 0
     return alpha, predictions
 
 
 @dataclass(frozen=True)
 class AggregatorAblation:
-    """CG without reductions, or without anything that touches the aggregator."""
+    """An adaptive solver without reductions, or without anything that touches the aggregator."""
 
     heads: int
     largest_alpha: float
@@ -158,13 +161,16 @@ def ablate_aggregator(
     model: CompiledModel, prompt: Prompt, part: Literal["reductions", "all"]
 ) -> AggregatorAblation:
     """Silences the heads that read into the aggregator, or all that read from or write to it."""
-    if model.certificate.solver != "cg":
-        raise Refusal("Only CG needs the aggregator: compile cg.")
-    kinds = [("data", "aggregator")]
+    program = program_of(model)
+    if not program.adaptive or model.certificate.attention != "linear":
+        raise Refusal(
+            "Only adaptive solvers with linear attention need the aggregator: compile a solver that "
+            "takes inner products."
+        )
+    kinds: list[tuple[Place, Place]] = [("data", "aggregator")]
     if part == "all":
         kinds += [("aggregator", "aggregator"), ("aggregator", "data")]
     heads = [at for reads, writes in kinds for at in heads_that(model, reads=reads, writes=writes)]
-    program = program_of(model)
     values = values_without_reductions(program, prompt, kernel_of(model))
     edits = [ablate_head(*at) for at in heads]
     found = trajectory(model, prompt, states=True, edits=edits)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,24 +30,16 @@ class HeadEffect:
         return tuple(o for o, moved in enumerate(self.moved) if moved > threshold)
 
 
-def named_heads(model: CompiledModel) -> list[tuple[int, int, dict[str, Any]]]:
-    return [
-        (layer, head, what)
-        for layer, entry in enumerate(model.sites["layers"])
-        for head, what in enumerate(entry["attention"])
-    ]
-
-
 def head_effects(model: CompiledModel, prompt: Prompt) -> tuple[HeadEffect, ...]:
     """Each head silenced alone."""
     intact = trajectory(model, prompt).final
     size = intact.abs().amax((0, 1))
     effects = []
-    for layer, head, what in named_heads(model):
-        cut = trajectory(model, prompt, edits=[ablate_head(layer, head)]).final
+    for head in model.heads():
+        cut = trajectory(model, prompt, edits=[ablate_head(head.layer, head.head)]).final
         moved = ((cut - intact).abs().amax((0, 1)) / size).tolist()
         effects.append(
-            HeadEffect(layer, head, what["does"], what["from"], what["to"], tuple(moved))
+            HeadEffect(head.layer, head.head, head.does, head.source, head.to, tuple(moved))
         )
     return tuple(effects)
 
@@ -106,17 +97,18 @@ def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
         "everywhere": torch.zeros_like(aggregator),
     }
     rows: dict[tuple[int, str, str], list[tuple[str, float, float]]] = {}
-    for layer, head, what in named_heads(model):
+    for what in model.heads():
+        layer, head = what.layer, what.head
         attention = blocks[layer].attn
         assert isinstance(attention, Attention)
         into = attention.W_O[head].detach()
-        stray = record.values[f"blocks.{layer}.attn.z"][:, elsewhere[what["to"]], head] @ into
+        stray = record.values[f"blocks.{layer}.attn.z"][:, elsewhere[what.to], head] @ into
         heard = 0.0
         if model.certificate.attention == "linear":
             x = record.values[before[layer]]
-            heard = largest(said_by(attention, head, x, elsewhere[what["from"]], k + 1) @ into)
-        rows.setdefault((layer, what["from"], what["to"]), []).append(
-            (what["does"], largest(stray), heard)
+            heard = largest(said_by(attention, head, x, elsewhere[what.source], k + 1) @ into)
+        rows.setdefault((layer, what.source, what.to), []).append(
+            (what.does, largest(stray), heard)
         )
     return tuple(
         Message(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
+from ridgeformer.compiler.domain import Domain
 from ridgeformer.kernels import Kernel
 from ridgeformer.models.reference import interval_of, kernel_of, ridge_of, solver_of
 from ridgeformer.program import Channel, Program, Scope, trace
@@ -35,7 +36,7 @@ class WithoutKernel(EagerMachine):
 
 def coefficients(
     model: CompiledModel, prompt: Prompt, dropped: Collection[int] = (), ridge: float | None = None
-) -> tuple[EagerMachine, Tensor]:
+) -> tuple[WithoutKernel, Tensor]:
     """The machine, and α_0 … α_T of the model's solver without the products in `dropped`."""
     solver = solver_of(model)
     machine = WithoutKernel(
@@ -51,13 +52,15 @@ def coefficients(
 
 
 def program_of(model: CompiledModel) -> Program:
-    """The program that a dual model with linear attention was compiled from."""
-    c = model.certificate
-    if c.attention != "linear" or c.space != "dual":
-        raise Refusal("Reductions are dropped in dual models with linear attention only.")
+    """The program that a dual model was compiled from."""
+    c, scope = model.certificate, Scope()
+    if c.space != "dual":
+        raise Refusal("The model solves in feature space: compile it without `causal=True`.")
+    if c.max_norm is not None and c.max_supports is not None:
+        scope = Scope(Domain(kernel_of(model), c.max_norm, c.max_supports).row_sums)
     return trace(
         solver_of(model), steps=c.steps, ridge=ridge_of(model), max_eigenvalue=c.max_eigenvalue,
-        dtype=c.dtype, scope=Scope(interval=c.interval),
+        dtype=c.dtype, scope=scope,
     )  # fmt: skip
 
 

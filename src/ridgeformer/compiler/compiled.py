@@ -11,9 +11,28 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.compiler.certificate import Certificate
+from ridgeformer.compiler.circuit import Place, Role
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Transformer, load, save
 from ridgeformer.types import Refusal
+
+
+@dataclass(frozen=True)
+class HeadSite:
+    """A head of a compiled model, and what it is for."""
+
+    layer: int
+    head: int
+    roles: tuple[Role, ...]
+    does: str
+    source: Place
+    """The tokens that it reads from."""
+    to: Place
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    """Columns of the residual stream."""
+    multiplies: tuple[str, ...]
+    """Of a product with K, the variables of the solver's state that are multiplied."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +41,32 @@ class CompiledModel:
     certificate: Certificate
     sites: dict[str, Any]
     """Where each iterate and state is read, and what each layer does; see docs/format.md."""
+
+    def heads(self, role: Role | None = None) -> list[HeadSite]:
+        """The heads in order of their layers, or those of one role, such as `matvec`."""
+        heads = []
+        for layer, entry in enumerate(self.sites["layers"]):
+            for head, what in enumerate(entry["attention"]):
+                if role is not None and "roles" not in what:
+                    raise Refusal(
+                        "The model was saved by a version that did not note the roles of its heads: "
+                        "compile it again."
+                    )
+                if role is None or role in what["roles"]:
+                    heads.append(
+                        HeadSite(
+                            layer,
+                            head,
+                            tuple(what.get("roles", ())),
+                            what["does"],
+                            what["from"],
+                            what["to"],
+                            tuple(what["reads"]),
+                            tuple(what["writes"]),
+                            tuple(what.get("multiplies", ())),
+                        )
+                    )
+        return heads
 
     def check(self, prompt: Prompt) -> None:
         """Refuses a prompt outside the certified domain."""

@@ -26,7 +26,8 @@ def reference(model: CompiledModel, prompt: Prompt, *, states: bool = False) -> 
 
 
 def solver_of(model: CompiledModel) -> Solver:
-    return make_solver(model.certificate.solver, model.certificate.precondition)
+    c = model.certificate
+    return make_solver(c.solver, c.precondition, c.interval, **c.options)
 
 
 def kernel_of(model: CompiledModel) -> Kernel:

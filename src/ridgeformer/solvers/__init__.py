@@ -1,6 +1,6 @@
 """Solvers, one per file. The suites run over `SOLVERS`, so an export here is all a new one needs."""
 
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import get_args
 
 from ridgeformer.registry import register
@@ -41,10 +41,15 @@ for _solver in (
 
 
 def make_solver(
-    name: str, precondition: str = "none", interval: tuple[float, float] | None = None
+    name: str,
+    precondition: str | None = None,
+    interval: tuple[float, float] | None = None,
+    **options: object,
 ) -> Solver:
-    """The solver of that name with those options; one that it does not take is refused."""
+    """The solver of that name with those options, its own where they are left out; an option that it
+    does not take is refused."""
     solver = SOLVERS.find(name)
+    precondition = solver.precondition if precondition is None else precondition
     if precondition not in PRECONDITIONERS:
         raise Refusal(
             f"There is no preconditioner {precondition!r}: choose from {', '.join(PRECONDITIONERS)}."
@@ -54,15 +59,14 @@ def make_solver(
         raise Refusal(
             f"{name} does not take the {precondition} preconditioner: {', '.join(taking)} do."
         )
-    options: dict[str, object] = {}
-    if precondition != "none":
+    if precondition != solver.precondition:
         options["precondition"] = precondition
     if interval is not None:
-        if "interval" not in {field.name for field in fields(solver)}:  # type: ignore[arg-type]
+        if not is_dataclass(solver) or "interval" not in {field.name for field in fields(solver)}:
             raise Refusal(
                 f"`interval` tunes fixed coefficients, and {name} has none: leave it out."
             )
-        options["interval"] = interval
+        options["interval"] = tuple(interval)
     return solver(**options)
 
 

@@ -53,7 +53,12 @@ class Sum:
         """The value as one product, if it is one."""
         if self.rows or (self.linear and self.products) or len(self.products) > 1:
             return None
-        return self.products[0] if self.products else (1.0, (self.linear,))
+        if self.products:
+            return self.products[0]
+        if len(self.linear) == 1:  # a multiple of one cell is that cell and a coefficient
+            part = self.linear[0]
+            return part.coefficient, (scaled(self.linear, 1 / part.coefficient),)
+        return 1.0, (self.linear,)
 
 
 @dataclass

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from ridgeformer.compiler.backends import gadgets
 from ridgeformer.compiler.backends.gadgets import Inverse
 from ridgeformer.compiler.backends.lowering import Lowering
-from ridgeformer.compiler.circuit import Cell, Form, added, scaled, whole
+from ridgeformer.compiler.circuit import (
+    AGGREGATOR,
+    Cell,
+    Form,
+    LinearWrite,
+    added,
+    scaled,
+    whole,
+)
 from ridgeformer.program import ops
 from ridgeformer.program.ops import (
     Channel,
@@ -59,10 +67,11 @@ class Vector:
 
 @dataclass(frozen=True)
 class Diagonal:
-    """A positive number for each support, shared by the outputs: a cell plus a constant."""
+    """A number for each support, shared by the outputs: coefficient·cell + constant."""
 
     cell: Cell
     constant: float = 0.0
+    coefficient: float = 1.0
 
 
 def ready_time(factor: Factor) -> int:
@@ -166,14 +175,20 @@ class FactorLowering(Lowering):
             case Hold(x=x, lo=lo, hi=hi):
                 return (gadgets.hold(self.s, self.scalar(x), lo, hi, "rho"),)
 
-    def combine(self, op: Combine) -> Vector | Diagonal:
+    def combine(self, op: Combine) -> Vector | Scalar | Diagonal:
+        if op.out.kind == "scalar":
+            return (self.sum_of_scalars(op),)
         values = [(coefficient, self.values[c]) for coefficient, c in op.terms]
-        if len(values) == 1 and isinstance(values[0][1], Diagonal) and values[0][0] == 1.0:
-            return Diagonal(values[0][1].cell, values[0][1].constant + op.constant)
+        if op.out.kind == "token":
+            (c, diagonal), *others = values
+            if others or not isinstance(diagonal, Diagonal):
+                raise Refusal("The sum of two diagonals is not part of any compiled recurrence.")
+            constant = c * diagonal.constant + op.constant
+            return Diagonal(diagonal.cell, constant, c * diagonal.coefficient)
         total = Vector()
         for coefficient, value in values:
             if not isinstance(value, Vector) or op.constant:
-                raise Refusal("Sums of scalars are not part of any compiled recurrence.")
+                raise Refusal("A vector plus a number is not part of any compiled recurrence.")
             total = Vector(
                 added(total.linear, scaled(value.linear, coefficient)),
                 total.scaled + tuple((coefficient * c, a, f) for c, a, f in value.scaled),
@@ -193,12 +208,26 @@ class FactorLowering(Lowering):
         if isinstance(a, tuple):
             return Vector((), ((1.0, a, whole(self.store(b, "P⁻¹v"))),))
         assert isinstance(a, Diagonal)
-        assert a.constant == 0.0
-        return Vector((), (), ((1.0, a.cell, b.linear),))
+        product = Vector((), (), ((a.coefficient, a.cell, b.linear),))
+        return Vector(scaled(b.linear, a.constant), (), product.gated) if a.constant else product
+
+    def sum_of_scalars(self, op: Combine) -> Cell:
+        """A linear combination of scalars, by the aggregator's MLP."""
+        form: Form = self.s.constant(op.constant) if op.constant else ()
+        for coefficient, channel in op.terms:
+            form = added(form, whole(self.scalar(channel), coefficient))
+        time = self.s.mlp_time([form])
+        out = self.s.new(op.out.name, "aggregator", self.outputs, time, variable=op.out.variable)
+        for o in range(self.outputs):
+            entries = tuple(p for part in form for p in gadgets.spread((part,), o))
+            self.s.write(LinearWrite(time, entries, out, AGGREGATOR, op.out.name, o))
+        return out
 
     def invert(self, op: Invert) -> Scalar | Diagonal:
         value = self.values[op.x]
         if isinstance(value, Diagonal):
+            if value.coefficient != 1.0:
+                raise Refusal("A multiple of a diagonal is not inverted: invert it, then multiply.")
             return Diagonal(self.invert_token(value, op.lo, op.hi))
         clamped = self.scalar(op.x)
         correction = reciprocal_table(op.lo, op.hi)

@@ -315,7 +315,7 @@ class SoftmaxLowering(TokenArithmetic):
         linear: Form = ()
         if value.rows and factors == (whole(self.once.get("w", self.phi)),):
             # w ⊙ (D ⊙ o) = o: what attention divided by is never multiplied back
-            linear = value.rows
+            linear = scaled(value.rows, coefficient)
         elif value.rows or (a.kind == "token" and value.products):
             # P⁻¹r must be made of r as it is: of its parts, it would have another round-off than r.
             value = Sum(self.form(b))
