@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-slow lint bench docs clean
+.PHONY: demo test test-portable test-slow lint bench docs clean
 
 demo: .venv/base.stamp
 	$(BIN)/ridgeformer demo
@@ -12,6 +12,24 @@ demo: .venv/base.stamp
 # Two workers of one thread each are the fastest way to fill two cores with small problems.
 test: .venv/dev.stamp lint
 	$(THREADS) $(BIN)/python -m pytest -n 2
+
+# The tests marked `portable`, as CPUs of three generations compute: PyTorch's own kernels, MKL's and
+# OpenBLAS's add in different orders on each. A generation that this CPU lacks is left out.
+GENERATIONS := default avx2 avx512
+KERNELS_default := MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem
+KERNELS_avx2 := MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
+KERNELS_avx512 := MKL_CBWR=AVX512 OPENBLAS_CORETYPE=SkylakeX
+
+test-portable: $(GENERATIONS:%=test-portable-%)
+
+test-portable-%: .venv/dev.stamp
+	@if [ $* = default ] || grep -qs $* /proc/cpuinfo; then \
+	  echo "portable tests, CPU capability $*"; \
+	  ATEN_CPU_CAPABILITY=$* $(KERNELS_$*) $(THREADS) \
+	    $(BIN)/python -m pytest -n 2 -m "portable and not slow"; \
+	else \
+	  echo "portable tests, CPU capability $*: left out, this CPU does not have it"; \
+	fi
 
 test-slow: .venv/dev.stamp
 	$(THREADS) $(BIN)/python -m pytest -n 2 -m slow
@@ -25,9 +43,10 @@ lint: .venv/dev.stamp
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/run.py
 
-# docs/compiles.md, from what the compiler does.
+# docs/compiles.md from what the compiler does, docs/theorems.md from the statements.
 docs: .venv/base.stamp
 	$(BIN)/python -m ridgeformer.compiler.catalogue
+	$(BIN)/python -m ridgeformer.experiments.theorems.statements.document
 
 .venv/base.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,6 +1,6 @@
-"""Training against the plain way to do it: Hugging Face's GPT-2 backbone, interleaved tokens, Adam.
+"""Training compared with the plain way: Hugging Face's GPT-2 backbone, interleaved tokens, Adam.
 
-Same task, layers, width, heads and batch, in the same process, turn by turn.
+Both have the same task, layers, width, heads and batch, and take turns in the same process.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from ridgeformer.training.scores import excess, predictions
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 RATES = (1e-4, 3e-4, 1e-3)
-"""Of plain Adam, which goes on with the best of them after TRIAL steps; the first is usual."""
+"""Learning rates of plain Adam, which goes on with the best of them after TRIAL steps; the first is usual."""
+
 TRIAL = 100
 WANTED = 0.05
-"""Excess risk at all supports that both have to reach."""
+"""The excess risk at all supports that both have to reach."""
+
 PATIENCE = 4.0
-"""Plain training is stopped when it has taken so many times as long."""
+"""Plain training is stopped when it has taken this many times as long."""
 
 
 class PlainModel(nn.Module):
-    """x₁ y₁ x₂ y₂ … through GPT2Model; y is padded to the width of x."""
+    """GPT2Model on x₁ y₁ x₂ y₂ …, where y is padded to the width of x."""
 
     def __init__(self, recipe: Recipe) -> None:
         super().__init__()
@@ -47,17 +49,17 @@ class PlainModel(nn.Module):
         self.unembed = nn.Linear(shape.d_model, 1)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """A prediction of each y from what is before it; the last y is not read."""
+        """Predicts each y from the tokens before it; the last y is not read."""
         padded = torch.nn.functional.pad(y, (0, x.shape[2] - 1))
         tokens = torch.stack([x, padded], 2).flatten(1, 2)[:, :-1]
         hidden = self.backbone(inputs_embeds=self.embed(tokens)).last_hidden_state
-        found: Tensor = self.unembed(hidden[:, ::2])
-        return found
+        predicted: Tensor = self.unembed(hidden[:, ::2])
+        return predicted
 
 
 @dataclass
 class Plain:
-    """Plain training, with the interface of a run."""
+    """Plain training with the interface of a `Run`."""
 
     recipe: Recipe
     rate: float = RATES[0]
@@ -77,13 +79,13 @@ class Plain:
 
 
 def points(sample: Sample) -> tuple[Tensor, Tensor]:
-    """Supports and queries in a row."""
+    """Supports and queries as one sequence of points."""
     prompt = sample.prompt
     return torch.cat([prompt.phi, prompt.phi_query], 1), torch.cat([prompt.y, sample.targets], 1)
 
 
 def with_queries(recipe: Recipe, queries: int) -> Recipe:
-    """All batches with all supports, for a fair count."""
+    """The recipe with all supports in every batch, so that the counts are fair."""
     return replace(
         recipe,
         task=replace(recipe.task, queries=queries),
@@ -94,7 +96,8 @@ def with_queries(recipe: Recipe, queries: int) -> Recipe:
 def speeds(queries: int, rounds: int = 30) -> tuple[float, float, float]:
     """Prompts per second of plain training, and how many times as fast interleaved and pair tokens are.
 
-    They take turns, and each turn gives one ratio: a machine that slows down slows all of them. Medians.
+    All take turns and each turn gives one ratio, because a machine that slows down slows all of them. The
+    results are medians.
     """
     causal = with_queries(Recipe.load(RECIPES / "gp-causal.toml"), queries)
     pairs = with_queries(Recipe.load(RECIPES / "gp.toml"), queries)
@@ -106,20 +109,20 @@ def speeds(queries: int, rounds: int = 30) -> tuple[float, float, float]:
 
 
 def excess_of(run: Plain | Run, held: Held) -> float:
-    """On prompts with one query after all supports."""
+    """The excess risk on prompts with one query after all supports."""
     if isinstance(run, Run):
-        found = predictions(run.layout, run.model, held.sample.prompt)
+        predicted = predictions(run.layout, run.model, held.sample.prompt)
     else:
         with torch.inference_mode():
             x, y = (t.float() for t in points(held.sample))
-            found = run.model(x, y)[:, -1:].double()
-    value = excess(found, held, exact=True).mean
+            predicted = run.model(x, y)[:, -1:].double()
+    value = excess(predicted, held, exact=True).mean
     assert value is not None
     return value
 
 
 def train(run: Plain | Run, steps: int) -> float:
-    """Seconds of so many steps."""
+    """Takes some steps, and returns the seconds that they took."""
     start = time.perf_counter()
     for _ in range(steps):
         run.one_step()
@@ -128,7 +131,7 @@ def train(run: Plain | Run, steps: int) -> float:
 
 
 def seconds_to_reach(run: Plain | Run, held: Held, before: float, patience: float) -> float:
-    """Of training alone, until the held-out error is as wanted or patience ends."""
+    """Seconds of training alone, until the held-out error is as wanted or the patience ends."""
     taken = before
     while taken < patience and excess_of(run, held) > WANTED:
         taken += train(run, 25)
@@ -136,7 +139,7 @@ def seconds_to_reach(run: Plain | Run, held: Held, before: float, patience: floa
 
 
 def time_to_error() -> tuple[float, str]:
-    """Our training time over that of plain training, and a remark if that one was stopped."""
+    """Our training time over that of plain training, and a remark if plain training was stopped."""
     plain = with_queries(Recipe.load(RECIPES / "gp-causal.toml"), 1)
     held = Held.draw(plain.task, 512, seed=7)
     ours = Run(Recipe.load(RECIPES / "gp.toml"), Path("unused"), Group())

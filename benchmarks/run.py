@@ -1,4 +1,4 @@
-"""Costs, each as a ratio within this run or against a stated limit. `make bench` prints one table."""
+"""The costs of commands and calls, each of which has a limit. `make bench` prints them in one table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ import ridgeformer as rf
 task = rf.PrescribedSpectrum(features=16, supports=65536, condition=100.0)
 prompt = task.draw(1, seed=0)
 model = rf.compile(rf.ConjugateGradient(), features=16, steps=8, ridge=1.0,
-                   max_eigenvalue=task.max_eigenvalue)
+                   to=rf.LinearAttention(task.max_eigenvalue))
 model.predict(prompt)
 """
 
@@ -33,7 +33,7 @@ import sys, ridgeformer as rf
 k = int(sys.argv[1])
 prompt = rf.PrescribedSpectrum(features=8, supports=k, condition=1 + k / 8).draw(1, seed=0)
 model = rf.compile(rf.Richardson(precondition="row-sum"), kernel=rf.Gaussian(1.0), features=8,
-                   steps=4, ridge=1.0, attention="softmax", mlp="reglu", max_norm=4.0, max_supports=k)
+                   steps=4, ridge=1.0, to=rf.SoftmaxAttention(max_norm=4.0, max_supports=k))
 model.predict(prompt)
 """
 
@@ -41,7 +41,7 @@ PEAK = """
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
 print(int(status["VmHWM"].split()[0]) / 2**20)
 """
-# Not ru_maxrss, which a process inherits from the one that starts it.
+# A process inherits ru_maxrss from the one that starts it, so that VmHWM is read instead.
 
 COMMANDS = {
     "nadaraya-watson": "nadaraya-watson --attention softmax --kernel exponential --features 4",
@@ -63,7 +63,7 @@ COMMANDS = {
 
 
 def seconds(call: Callable[[], object], repeats: int = 5) -> float:
-    """The fastest of several runs, after one to warm up."""
+    """The time of the fastest of several runs, after one to warm up."""
     call()
     times = []
     for _ in range(repeats):
@@ -77,7 +77,11 @@ def forward_time(supports: int) -> float:
     task = rf.PrescribedSpectrum(features=16, supports=supports, condition=100.0)
     prompt = task.draw(1, seed=0)
     model = rf.compile(
-        rf.ConjugateGradient(), features=16, steps=8, ridge=1.0, max_eigenvalue=task.max_eigenvalue
+        rf.ConjugateGradient(),
+        features=16,
+        steps=8,
+        ridge=1.0,
+        to=rf.LinearAttention(task.max_eigenvalue),
     )
     tokens = prompt.tokens()
     with torch.inference_mode():
@@ -87,7 +91,7 @@ def forward_time(supports: int) -> float:
 def compile_time() -> float:
     def compile_and_save() -> None:
         model = rf.compile(
-            rf.ConjugateGradient(), features=64, steps=32, ridge=1.0, max_eigenvalue=1e3
+            rf.ConjugateGradient(), features=64, steps=32, ridge=1.0, to=rf.LinearAttention(1e3)
         )
         with tempfile.TemporaryDirectory() as directory:
             model.save(Path(directory) / "m")
@@ -95,22 +99,32 @@ def compile_time() -> float:
     return seconds(compile_and_save, repeats=3)
 
 
-def large_memory() -> float:
-    """Peak memory in GB of a process that compiles and runs k = 65,536."""
+def peak_memory(code: str, *arguments: str) -> float:
+    """Peak memory in GB of a process that runs the code."""
     result = subprocess.run(
-        [sys.executable, "-c", LARGE + PEAK], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code + PEAK, *arguments], capture_output=True, text=True, check=True
     )
     return float(result.stdout)
 
 
-def oracle_ratios() -> tuple[float, float]:
-    """scikit-learn's loop over ours, and ours over a bare batched Cholesky, on 1,000 prompts."""
-    prompt = rf.KernelDraw(kernel=rf.Linear(), features=16, supports=64).draw(1000, seed=0)
+def many_prompts() -> rf.Prompt:
+    return rf.KernelDraw(kernel=rf.Linear(), features=16, supports=64).draw(1000, seed=0)
+
+
+def scikit_learn_time(prompt: rf.Prompt) -> float:
+    """The time of kernel ridge regression by scikit-learn, one prompt after the other."""
     arrays = [t.numpy() for t in (prompt.phi, prompt.y, prompt.phi_query)]
 
     def loop() -> None:
         for phi, y, query in zip(*arrays, strict=True):
             KernelRidge(alpha=1.0, kernel="linear").fit(phi, y).predict(query)
+
+    return seconds(loop, repeats=1)
+
+
+def oracle_ratios() -> tuple[float, float]:
+    """The time of scikit-learn over that of `krr`, and of `krr` over a bare batched Cholesky."""
+    prompt = many_prompts()
 
     def bare() -> None:
         system = prompt.phi @ prompt.phi.mT + torch.eye(64, dtype=torch.float64)
@@ -118,20 +132,14 @@ def oracle_ratios() -> tuple[float, float]:
         _ = (prompt.phi_query @ prompt.phi.mT) @ alpha
 
     ours = seconds(lambda: rf.krr(prompt, ridge=1.0), repeats=15)
-    return seconds(loop, repeats=1) / ours, ours / seconds(bare, repeats=15)
+    return scikit_learn_time(prompt) / ours, ours / seconds(bare, repeats=15)
 
 
 def solve_ratio() -> float:
-    """scikit-learn's loop over eight steps of batched CG, on the same prompts."""
-    prompt = rf.KernelDraw(kernel=rf.Linear(), features=16, supports=64).draw(1000, seed=0)
-    arrays = [t.numpy() for t in (prompt.phi, prompt.y, prompt.phi_query)]
-
-    def loop() -> None:
-        for phi, y, query in zip(*arrays, strict=True):
-            KernelRidge(alpha=1.0, kernel="linear").fit(phi, y).predict(query)
-
-    cg = rf.ConjugateGradient()
-    return seconds(loop, repeats=1) / seconds(lambda: rf.solve(cg, prompt, steps=8, ridge=1.0))
+    """The time of scikit-learn over that of eight steps of batched CG, on the same prompts."""
+    cg, prompt = rf.ConjugateGradient(), many_prompts()
+    ours = seconds(lambda: rf.solve(cg, prompt, steps=8, ridge=1.0))
+    return scikit_learn_time(prompt) / ours
 
 
 def softmax_time(supports: int) -> float:
@@ -144,29 +152,15 @@ def softmax_time(supports: int) -> float:
         features=8,
         steps=4,
         ridge=1.0,
-        attention="softmax",
-        mlp="reglu",
-        max_norm=4.0,
-        max_supports=supports,
+        to=rf.SoftmaxAttention(max_norm=4.0, max_supports=supports),
     )
     tokens = prompt.tokens()
     with torch.inference_mode():
         return seconds(lambda: model.transformer(tokens, supports + 1))
 
 
-def softmax_memory(supports: int) -> float:
-    """Peak memory in GB of a process that compiles and runs so many supports."""
-    result = subprocess.run(
-        [sys.executable, "-c", SOFTMAX + PEAK, str(supports)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return float(result.stdout)
-
-
 def command_time(arguments: str) -> float:
-    """A whole `ridgeformer compile`, start-up included."""
+    """The time of a whole `ridgeformer compile`, start-up included."""
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "ridgeformer.cli", "compile", *arguments.split()]
         full = [*command, "--force", "--out", str(Path(directory) / "m")]
@@ -197,12 +191,12 @@ def main() -> None:
     with console.status("measuring"):
         small, large = forward_time(1024), forward_time(16384)
         add("forward at k = 16,384 over k = 1,024 (8 CG steps)", large / small, 20, True, "×")
-        add("memory at k = 65,536, p = 16, 8 CG steps", large_memory(), 4, True, " GB")
+        add("memory at k = 65,536, p = 16, 8 CG steps", peak_memory(LARGE), 4, True, " GB")
         add("compile and save CG, p = 64, 32 steps", compile_time(), 2, True, " s")
         small, large = softmax_time(512), softmax_time(2048)
         add("softmax forward at k = 2,048 over k = 512 (4 steps)", large / small, 20, True, "×")
-        # One n×n matrix of weights would take 0.5 GB at k = 8,192, and a process of no prompt 0.3 GB.
-        small, large = softmax_memory(64), softmax_memory(8192)
+        # One n×n matrix of weights would take 0.5 GB at k = 8,192; a process without a prompt takes 0.3 GB.
+        small, large = (peak_memory(SOFTMAX, str(k)) for k in (64, 8192))
         add("softmax: memory at k = 64", small, 0.6, True, " GB")
         add("softmax: memory at k = 8,192", large, 0.6, True, " GB")
         for name, arguments in COMMANDS.items():

@@ -26,7 +26,7 @@ model = rf.compile(
 )  # fmt: skip
 model.save("richardson", force=True)
 saved = json.loads(Path("richardson/config.json").read_text())
-rf.save_gpt2(model.transformer, "richardson-gpt2", saved, force=True)
+rf.GPT2().save(model.transformer, "richardson-gpt2", saved, force=True)
 
 # From here on nothing but transformers, nnsight and the files computes.
 gpt2 = NNsight(GPT2Model.from_pretrained("richardson-gpt2", dtype=torch.float64))

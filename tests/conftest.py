@@ -15,6 +15,14 @@ settings.load_profile("default")
 torch.set_num_threads(1)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Every test of the compiler is portable, and so is every conformance test, new ones too."""
+    for item in items:
+        if item.path.parent.name in ("compiler", "conformance"):
+            item.add_marker("portable")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """Tests that share a fixture of many seconds go to one worker, other tests to any.
@@ -56,7 +64,7 @@ def unchecked():
 
 @pytest.fixture(scope="session")
 def fast_report(tmp_path_factory):
-    """The verdicts of `verify --fast`, and the directory of its report."""
+    """The findings of `verify --fast`, and the directory of its page."""
     from ridgeformer.experiments.theorems import THEOREMS, verify
 
     out = tmp_path_factory.mktemp("verify")

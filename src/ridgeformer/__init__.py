@@ -21,7 +21,8 @@ _HOMES = {
         "Monomial",
         "Polynomial",
     ],
-    "ridgeformer.tasks": ["KernelDraw", "PrescribedSpectrum", "Prompt"],
+    "ridgeformer.tasks": ["KernelDraw", "LearnableTask", "PrescribedSpectrum", "Prompt", "Task"],
+    "ridgeformer.baselines": ["Baseline"],
     "ridgeformer.solvers": [
         "BlockCG",
         "Chebyshev",
@@ -57,8 +58,8 @@ _HOMES = {
     ],
     "ridgeformer.models": ["load", "reference", "residual_stream", "trajectory"],
     "ridgeformer.training": ["Recipe", "TrainedModel"],
-    "ridgeformer.experiments.evaluation": ["evaluate"],
-    "ridgeformer.export": ["prefix_mask", "save_gpt2"],
+    "ridgeformer.experiments": ["SolverReport", "evaluate", "verify_solver"],
+    "ridgeformer.export": ["Exporter", "GPT2", "prefix_mask"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605

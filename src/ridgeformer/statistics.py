@@ -1,11 +1,15 @@
-"""Means and what is fitted to them, with bootstrap intervals, and rank correlations, over prompts."""
+"""Means over prompts with bootstrap intervals, what is fitted to such means, and rank correlations."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
 
+import numpy as np
+
+# SciPy loads `scipy.stats` when it is first used, so that commands that estimate nothing start faster.
+import scipy
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,77 +19,80 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over prompts with its 95 % interval; None where it is not defined for any prompt."""
+    """A mean over prompts, or a function of means, with its 95 % interval; None where it is not defined."""
 
     mean: float | None
     low: float | None
     high: float | None
     prompts: int
-    """Over how many prompts; fewer than drawn where some have no value."""
+    """How many prompts the mean is taken over; prompts without a value do not count."""
+
+
+UNDEFINED = Estimate(None, None, None, 0)
 
 
 def estimate(values: Float[Tensor, " batch"], seed: int) -> Estimate:
-    """The mean and its percentile bootstrap interval over prompts; NaN is a prompt without a value.
+    """The mean over prompts and its percentile bootstrap interval; a prompt without a value has NaN.
 
     The same seed takes the same resamples, so that estimates over the same prompts are paired.
     """
-    values = values[~values.isnan()]
-    if len(values) == 0:
-        return Estimate(None, None, None, 0)
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randint(len(values), (RESAMPLES, len(values)), generator=generator)
-    ends = values[chosen].mean(1).quantile(torch.tensor([0.025, 0.975], dtype=values.dtype))
-    mean = float(values.mean())
-    # The mean of equal numbers may round to either side of them.
-    return Estimate(mean, min(float(ends[0]), mean), max(float(ends[1]), mean), len(values))
+    return estimate_of(values[~values.isnan()], lambda means: means, seed)
 
 
 def estimate_of(
     values: Float[Tensor, "batch ..."], of: Callable[[Tensor], Tensor], seed: int
 ) -> Estimate:
-    """What `of` makes of the means over prompts, such as a slope, with its interval.
+    """A function `of` the means over prompts, such as a slope, with its percentile bootstrap interval.
 
-    `of` takes means with a leading axis of resamples and returns one number for each. It is None
-    where that is not finite, as for a level that the means never reach.
+    `of` takes means with a leading axis of resamples and returns one number for each of them. The
+    estimate is undefined where any of these numbers is not finite, as for a level that the means
+    never reach.
     """
-    generator = torch.Generator().manual_seed(seed)
     batch = len(values)
-    chosen = torch.randint(batch, (RESAMPLES, batch), generator=generator)
-    # Weights instead of copies: how often each prompt was drawn.
-    counts = torch.zeros(RESAMPLES, batch, dtype=values.dtype)
-    counts.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=values.dtype))
-    means = (counts / batch @ values.reshape(batch, -1)).reshape(RESAMPLES, *values.shape[1:])
-    found, mean = of(means), float(of(values.mean(0, keepdim=True))[0])
-    if not (torch.isfinite(found).all() and isfinite(mean)):
-        return Estimate(None, None, None, 0)
-    ends = found.quantile(torch.tensor([0.025, 0.975], dtype=found.dtype))
-    return Estimate(mean, min(float(ends[0]), mean), max(float(ends[1]), mean), batch)
+    if batch == 0:
+        return UNDEFINED
+
+    def statistic(chosen: np.ndarray, axis: int) -> np.ndarray:
+        # A matrix product with how often each prompt was drawn needs no copies of the values.
+        rows = torch.from_numpy(chosen)
+        counts = torch.zeros(len(rows), batch, dtype=values.dtype)
+        counts.scatter_add_(1, rows, torch.ones_like(rows, dtype=values.dtype))
+        means = (counts / batch @ values.reshape(batch, -1)).reshape(-1, *values.shape[1:])
+        return of(means).numpy()
+
+    mean = float(of(values.mean(0, keepdim=True))[0])
+    if batch == 1:  # Every resample is the one prompt, and SciPy refuses to draw them.
+        return Estimate(mean, mean, mean, 1) if np.isfinite(mean) else UNDEFINED
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of NaN, tested below
+        drawn = scipy.stats.bootstrap(
+            (np.arange(batch),), statistic, n_resamples=RESAMPLES, vectorized=True,
+            method="percentile", rng=seed,
+        )  # fmt: skip
+    if not np.isfinite([mean, *drawn.bootstrap_distribution]).all():
+        return UNDEFINED
+    low, high = (float(end) for end in drawn.confidence_interval)
+    # The mean of equal numbers may round to either side of them.
+    return Estimate(mean, min(low, mean), max(high, mean), batch)
 
 
 def slope(x: Float[Tensor, " m"], y: Float[Tensor, "n m"]) -> Float[Tensor, " n"]:
-    """Of the least-squares line through each row."""
-    centred = x - x.mean()
-    return (y - y.mean(-1, keepdim=True)) @ centred / centred.square().sum()
+    """The slope of the least-squares line through each row."""
+    return torch.from_numpy(np.polyfit(x.numpy(), y.numpy().T, 1)[0])
 
 
 def r_squared(x: Float[Tensor, " m"], y: Float[Tensor, "n m"]) -> Float[Tensor, " n"]:
     """The share of each row's variance that its least-squares line explains."""
-    centred, above = x - x.mean(), y - y.mean(-1, keepdim=True)
-    left = above - slope(x, y)[:, None] * centred
-    return 1 - left.square().sum(-1) / above.square().sum(-1)
-
-
-def ranks(values: Float[Tensor, "batch q"]) -> Float[Tensor, "batch q"]:
-    """Ranks from 1; ties share the mean of theirs."""
-    own, other = values[:, :, None], values[:, None, :]
-    below, equal = (other < own).sum(-1), (other == own).sum(-1)
-    return below + (equal + 1) / 2
+    return correlation(x[None].numpy(), y.numpy()).square()
 
 
 def rank_correlation(
     a: Float[Tensor, "batch q"], b: Float[Tensor, "batch q"]
 ) -> Float[Tensor, " batch"]:
     """Spearman's ρ over the queries of each prompt; NaN where one side is constant."""
-    centred = [r - r.mean(-1, keepdim=True) for r in (ranks(a).double(), ranks(b).double())]
-    norms = [r.square().sum(-1).sqrt() for r in centred]
-    return (centred[0] * centred[1]).sum(-1) / (norms[0] * norms[1])
+    return correlation(*(scipy.stats.rankdata(side.numpy(), axis=-1) for side in (a, b)))
+
+
+def correlation(a: np.ndarray, b: np.ndarray) -> Float[Tensor, " batch"]:
+    """Pearson's correlation of each pair of rows; NaN where a row is constant."""
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        return torch.from_numpy(scipy.stats.pearsonr(a, b, axis=-1).statistic)

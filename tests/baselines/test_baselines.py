@@ -25,7 +25,7 @@ from ridgeformer.baselines import (
     Smoother,
 )
 from ridgeformer.baselines.base import training_generator
-from ridgeformer.baselines.gaussian_process import Scales, log_likelihood
+from ridgeformer.baselines.gaussian_process import Scales
 from ridgeformer.kernels import Gaussian
 from ridgeformer.solvers import NadarayaWatson, solve
 from ridgeformer.statistics import estimate
@@ -183,8 +183,8 @@ def test_the_posterior_and_its_likelihood_are_scikit_learns(smoothness):
     baseline = GaussianProcessPosterior(smoothness, Scales(0.6, 1.7, 0.2))
     found = baseline.predict(prompt)
     one, noise = torch.tensor([1.7, 0.2], dtype=torch.float64)
-    factor = baseline.factor(torch.cdist(prompt.phi, prompt.phi) / 0.6, one, noise)
-    likelihood = log_likelihood(factor, prompt.y)
+    between = torch.cdist(prompt.phi, prompt.phi) / 0.6
+    likelihood = baseline.log_likelihood(prompt.y, between, one, noise)
     kernel = ConstantKernel(1.7) * PEER_KERNELS[smoothness]
     for b in range(3):
         x, y, query = (a[b].numpy() for a in (prompt.phi, prompt.y, prompt.phi_query))
@@ -248,10 +248,9 @@ def test_gpytorch_agrees_on_many_prompts_at_once():
 
     baseline = GaussianProcessPosterior("matern32", Scales(0.6, 1.7, 0.2))
     one, noise = torch.tensor([1.7, 0.2], dtype=torch.float64)
-    factor = baseline.factor(torch.cdist(prompt.phi, prompt.phi) / 0.6, one, noise)
-    torch.testing.assert_close(
-        log_likelihood(factor, prompt.y), expected.detach(), rtol=1e-6, atol=0
-    )
+    between = torch.cdist(prompt.phi, prompt.phi) / 0.6
+    likelihood = baseline.log_likelihood(prompt.y, between, one, noise)
+    torch.testing.assert_close(likelihood, expected.detach(), rtol=1e-6, atol=0)
     torch.testing.assert_close(baseline.predict(prompt)[..., 0], mean, rtol=0, atol=1e-6)
 
 

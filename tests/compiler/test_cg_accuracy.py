@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from textbook import dual_predictions, excess
+from promise import excess
+from textbook import dual_predictions
 
 from ridgeformer.compiler import compile
+from ridgeformer.compiler.targets import LinearAttention
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient
 from ridgeformer.tasks import PrescribedSpectrum
@@ -32,7 +34,7 @@ def problems(count, batch, max_condition, seed):
 def compiled(task, steps, max_condition, dtype="float64"):
     return compile(
         ConjugateGradient(), features=task.features, outputs=task.outputs, steps=steps,
-        ridge=1.0, max_eigenvalue=max_condition - 1, dtype=dtype,
+        ridge=1.0, dtype=dtype, to=LinearAttention(max_eigenvalue=max_condition - 1),
     )  # fmt: skip
 
 

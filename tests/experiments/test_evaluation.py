@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import types
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
@@ -15,12 +14,11 @@ from rich.console import Console
 from tiny_models import LINEAR, PROCESS, cli, compile_cg, recipe_of, refused, train
 
 import ridgeformer as rf
-from ridgeformer.experiments.evaluation import ScaledInputs, measure, scores, shifts_of
+from ridgeformer.experiments.evaluation import ScaledInputs, measure, methods, scores, shifts_of
 from ridgeformer.experiments.evaluation.measure import Case, run_case
 from ridgeformer.experiments.evaluation.methods import Method, of_best, of_model
 from ridgeformer.experiments.evaluation.run import evaluate, tasks_of
-from ridgeformer.experiments.studies.base import Findings
-from ridgeformer.experiments.studies.collector import Collector
+from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.solvers import krr
 from ridgeformer.tasks import LEARNABLE, GaussianProcess, LinearRegression
 from ridgeformer.training import Held
@@ -62,10 +60,8 @@ class Few(Zero):
 
 @pytest.fixture(scope="module", autouse=True)
 def stand_ins():
-    module = types.ModuleType("ridgeformer.baselines")
-    module.BASELINES = {"zero": Zero, "few": Few}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "ridgeformer.baselines", module)
+        patch.setattr(methods, "BASELINES", {"zero": Zero, "few": Few})
         yield
 
 
@@ -281,10 +277,10 @@ def test_inputs_in_other_units():
 
 def at_own(directory, prompts=512):
     """What `measure` finds at the task's own number of supports, without the rest."""
-    methods = [of_model(rf.load(directory)), of_best(TASK)]
+    compared = [of_model(rf.load(directory)), of_best(TASK)]
     collector = Collector(prompts, 0)
-    assert run_case(Case("linear", TASK, methods, TASK.supports), collector) == []
-    return Findings("", 0, prompts, {}, {}, collector.numbers)
+    assert run_case(Case("linear", TASK, compared, TASK.supports), collector) == []
+    return Finding("", 0, prompts, numbers=collector.numbers)
 
 
 def gap_excludes_zero(findings):

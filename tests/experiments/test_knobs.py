@@ -7,7 +7,7 @@ import pytest
 import torch
 from theorem_cases import diagonal_prompt, largest_ratio
 
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import LinearAttention, compile
 from ridgeformer.experiments.theorems import THEOREMS, Verdict
 from ridgeformer.experiments.theorems import hard as hard_prompts
 from ridgeformer.experiments.theorems import knobs as knob_checks
@@ -263,13 +263,13 @@ def test_the_temperatures_are_where_the_bounds_say():
 
 
 def test_a_model_refuses_what_is_beyond_its_domain():
-    model = compile(Chebyshev(), features=2, steps=3, ridge=1.0, max_eigenvalue=4.0)
+    model = compile(Chebyshev(), features=2, steps=3, ridge=1.0, to=LinearAttention(4.0))
     one = torch.ones(2, dtype=torch.float64)
     inside = prompt_of_modes(torch.tensor([4.0, 1.0]).double(), one, one, 2, seed=0)
     beyond = prompt_of_modes(torch.tensor([4.1, 1.0]).double(), one, one, 2, seed=0)
     assert not knob_checks.refused(model, inside)
     assert knob_checks.refused(model, beyond)
-    with pytest.raises(Refusal, match="raise --temperature"):
+    with pytest.raises(Refusal, match="raise the `temperature`"):
         data_checks.softmax_model(Exponential(0.02), 3)
 
 

@@ -1,5 +1,6 @@
-"""The report of `verify` without a browser: complete, readable, self-contained, and the same twice."""
+"""The page of `verify` without a browser: complete, readable, self-contained, and the same twice."""
 
+import base64
 import io
 import json
 import math
@@ -11,12 +12,28 @@ from html import escape
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 from rich.console import Console
 
-from ridgeformer.experiments.report import Table
-from ridgeformer.experiments.theorems import THEOREMS, verify
-from ridgeformer.experiments.theorems.page import HEADER, figure, maths, row
-from ridgeformer.experiments.theorems.run import summary
+from ridgeformer.experiments.figures import draw
+from ridgeformer.experiments.finding import (
+    Axes,
+    Figure,
+    Line,
+    Page,
+    Panel,
+    Paragraph,
+    Section,
+    Table,
+)
+from ridgeformer.experiments.page import render
+from ridgeformer.experiments.picture import mathtext, png
+from ridgeformer.experiments.run import Run, terminal_table, write_whole
+from ridgeformer.experiments.theorems import THEOREMS, Theorem, verify
+from ridgeformer.experiments.theorems.page import HEADER, row, verify_page
+from ridgeformer.experiments.wording import maths
+from ridgeformer.registry import register
+from ridgeformer.types import Refusal
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -33,16 +50,16 @@ def sections(page):
 
 @pytest.mark.parametrize("name", THEOREMS)
 def test_a_theorem_has_statement_numbers_sentence_and_figure(fast_report, page, name):
-    (verdict,) = (v for v in fast_report[0] if v.theorem.name == name)
-    theorem, body = verdict.theorem, sections(page)[name]
-    assert f"<h2>{escape(theorem.title)}</h2>" in body
+    (finding,) = (f for f in fast_report[0] if f.name == name)
+    theorem, body = THEOREMS[name], sections(page)[name]
+    assert f"<h2>{maths(theorem.title)}</h2>" in body
     assert maths(theorem.statement) in body
     assert maths(theorem.see) in body
     assert theorem.see.rstrip().endswith(".")
-    assert f"{verdict.outcome.worst:.4g}" in body
+    assert f"{finding.get('worst', name).value:.4g}" in body
     assert body.count("Plotly.newPlot(") == 1
     assert f'<a href="#{name}">{name}</a>' in sections(page)["summary"]
-    drawn = json.loads(figure(verdict.outcome).to_json())
+    drawn = json.loads(draw(finding.figures[0]).to_json())
     assert drawn["data"], "something is drawn"
     for trace in drawn["data"]:
         heights = np.asarray(decoded(trace["y"]), dtype=float)
@@ -54,14 +71,14 @@ def test_a_theorem_has_statement_numbers_sentence_and_figure(fast_report, page, 
 def decoded(values):
     """plotly may pack arrays."""
     if isinstance(values, dict):
-        import base64
-
         return np.frombuffer(base64.b64decode(values["bdata"]), dtype=values["dtype"])
     return values
 
 
 def test_nothing_is_fetched_and_the_page_is_small(page):
     outside = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    # The name of a namespace is no address: nothing is asked of it.
+    outside = outside.replace("http://www.w3.org/1998/Math/MathML", "")
     assert not re.search(r"https?://", outside)
     assert not re.search(r"<(?:script|img|iframe|link)[^>]+(?:src|href)=", page)
     assert not re.search(r"@import|url\(", re.search(r"<style>.*?</style>", page, re.S)[0])
@@ -70,32 +87,92 @@ def test_nothing_is_fetched_and_the_page_is_small(page):
 
 def test_subscripts_are_set():
     assert (
-        maths("|f_t − σ_{m+1}|² ≤ ‖α*‖_A")
-        == "|f<sub>t</sub> − σ<sub>m+1</sub>|² ≤ ‖α*‖<sub>A</sub>"
+        maths("|f_t − σ_{m+1}|² ≤ ‖α*‖_A·10^{−5}")
+        == "|f<sub>t</sub> − σ<sub>m+1</sub>|² ≤ ‖α<sup>∗</sup>‖<sub>A</sub>·10<sup>−5</sup>"
     )
+    assert maths("Aα_t of my_file") == "Aα<sub>t</sub> of my_file"
+    assert mathtext("|f_t − f*|, worst query") == "|$f_{t}$ − $f^*$|, worst query"
     for theorem in THEOREMS.values():
-        assert "_" not in re.sub(
-            r"<[^>]+>", "", maths(theorem.statement + theorem.see + theorem.title)
-        )
+        for text in (theorem.statement, theorem.see, theorem.title):
+            assert "_" not in re.sub(r"<[^>]+>", "", maths(text))
+
+
+def test_no_title_of_a_figure_has_raw_marks(fast_report):
+    for finding in fast_report[0]:
+        layout = draw(finding.figures[0]).to_dict()["layout"]
+        titles = [axis.get("title", {}).get("text", "") for name, axis in layout.items() if "axis" in name]  # fmt: skip
+        assert not re.search(r"_|\*", " ".join(titles)), finding.name
+
+
+def test_text_is_escaped_and_markup_is_kept():
+    wild = '<script>alert("x")</script> a < b & c'
+    page = Page(wild, wild, [Section(wild, [Paragraph(wild), Table([wild], [[wild]])])], wild)
+    body = render(page).split("</head>")[1]
+    assert "<script>" not in body
+    assert body.count(escape("<script>alert(")) == 7
+    assert maths("&lt; <b>bold</b> <a href='https://x'>") == "&lt; <b>bold</b> &lt;a href=&#39;https://x&#39;&gt;"  # fmt: skip
+    assert maths('<a href="#summary">All</a>') == '<a href="#summary">All</a>'
+    assert maths(Markup("<math>x_1</math>")) == "<math>x_1</math>"
+
+
+def test_a_bound_has_the_colour_of_what_it_bounds():
+    lines = [Line("b", [0], [1]), Line("a", [0, 1], [1, 2]), Line("a, bound", [0, 1], [2, 3], bound=True), Line("none", [], [], bound=True)]  # fmt: skip
+    drawn = draw(Figure.of(lines, Axes("x", "f_t"))).data
+    assert [trace.name for trace in drawn] == ["b", "a", "a, bound"]
+    assert drawn[1].line.color == drawn[2].line.color != drawn[0].line.color
+    assert (drawn[1].line.dash, drawn[2].line.dash) == ("solid", "dot")
+
+
+def test_values_beyond_the_limits_are_drawn_at_the_edge_and_told_exactly():
+    axes = Axes("x", "y", y_limits=(0.1, 10.0), clip=True)
+    line = Line("a", ["p", "q"], [1.0, 1e6], low=[0.5, 1e5], high=[2.0, 1e7])
+    trace = draw(Figure([[Panel("", [line], axes)]])).data[0]
+    assert list(trace.y) == [1.0, 10.0]
+    assert trace.customdata[1].tolist() == [1e6, 1e5, 1e7]
+
+
+def test_a_picture_is_1200_pixels_wide():
+    lines = [Line("line", [0, 1], [1, 2]), Line("circles", [0, 1], [1, 2], mode="markers")]
+    image = png(Figure.of(lines, Axes("step", "|f_t − f*|")), "A title")
+    assert image[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(image[16:20]) == 1200
+
+
+def test_files_are_whole_or_not_there(tmp_path):
+    run = Run(tmp_path / "out", "numbers.json", Console(quiet=True))
+    assert list((tmp_path / "out").iterdir()) == [], "the check leaves nothing behind"
+    with pytest.raises(ValueError, match="JSON"):
+        run.write(Page("t", "", [], ""), {"bad": math.nan})
+    assert list((tmp_path / "out").iterdir()) == []
+    write_whole(tmp_path / "file", b"before")
+    (tmp_path / ".file.part").mkdir()  # so that the next one cannot be written
+    with pytest.raises(OSError, match="part"):
+        write_whole(tmp_path / "file", b"after")
+    assert (tmp_path / "file").read_bytes() == b"before"
+    (tmp_path / "out" / "index.html").mkdir()
+    with pytest.raises(Refusal, match="cannot be written: Is a directory"):
+        Run(tmp_path / "out", "numbers.json")
 
 
 def test_the_table_says_in_what_settings(fast_report):
-    verdicts, out = fast_report
+    findings, out = fast_report
     assert HEADER == ["theorem", "settings", "cases", "worst measured/bound", "median", "holds"]
+    ((title, table),) = verify_page(findings, 0, True).terminal.items()
     shown = io.StringIO()
-    Console(file=shown, width=80).print(summary(verdicts, "t"))
+    Console(file=shown, width=80).print(terminal_table(title, table))
     lines = shown.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
-    for verdict in verdicts:
-        (line,) = (text for text in lines if text.startswith(f" {verdict.theorem.name} "))
+    settings = [f.settings["settings"] for f in findings]
+    for finding, setting in zip(findings, settings, strict=True):
+        (line,) = (text for text in lines if text.startswith(f" {finding.name} "))
         assert line.split()[-1] == "yes"
-        assert verdict.outcome.settings.split()[0] in line
+        assert setting.split()[0] in line
     words = {word for text in lines for word in text.split()}
-    assert {w for v in verdicts for w in v.outcome.settings.split()} <= words, (
-        "folded between words"
-    )
-    table = Table(HEADER, [row(v) for v in verdicts], words=2, linked=True).html()
-    assert table in (out / "index.html").read_text()
+    assert {w for s in settings for w in s.split()} <= words, "folded between words"
+    assert table.rows == [row(f) for f in findings]
+    page = (out / "index.html").read_text()
+    for cell in (cell for f in findings for cell in row(f)[1:]):
+        assert f">{escape(cell)}</td>".replace("&#x27;", "&#39;") in page
 
 
 def test_the_command_line_gives_the_same_numbers_in_another_process(fast_report, tmp_path):
@@ -105,20 +182,37 @@ def test_the_command_line_gives_the_same_numbers_in_another_process(fast_report,
         env=os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "80"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "The report: v/index.html" in done.stdout
+    assert "The page: v/index.html" in done.stdout
     again, once = (d / "results.json" for d in (tmp_path / "v", fast_report[1]))
     assert again.read_bytes() == once.read_bytes()
+    ((title, table),) = verify_page(fast_report[0], 0, True).terminal.items()
+    assert title == "Theorems, seed 0, fast"
     shown = io.StringIO()
-    Console(file=shown, width=80).print(summary(fast_report[0], "Theorems, seed 0, fast"))
+    Console(file=shown, width=80).print(terminal_table(title, table))
     assert shown.getvalue().strip() in done.stdout
 
 
 def test_another_seed_gives_other_numbers(fast_report, tmp_path):
     names = ["cg-rate", "inexact-cg", "width-rank", "feature-drift", "ablations", "probes"]
     other = verify([THEOREMS[name] for name in names], tmp_path, seed=1, fast=True)
-    first = {v.theorem.name: v.outcome for v in fast_report[0]}
-    for verdict in other:
-        assert verdict.holds
-        before = [line.y for line in first[verdict.theorem.name].lines]
-        assert [line.y for line in verdict.outcome.lines] != before
-        assert all(math.isfinite(v) for line in verdict.outcome.lines for v in line.y)
+    first = {f.name: f.figures[0].lines for f in fast_report[0]}
+    for finding in other:
+        assert finding.holds
+        lines = finding.figures[0].lines
+        assert [line.y for line in lines] != [line.y for line in first[finding.name]]
+        assert all(math.isfinite(v) for line in lines for v in line.y)
+
+
+def test_the_users_own_theorem_is_found_by_its_name(monkeypatch):
+    monkeypatch.setattr(THEOREMS, "members", dict(THEOREMS.members))
+
+    class Mine(Theorem):
+        name, title, statement, see = "mine", "Mine", "1 ≤ 1.", "A line."
+
+        def measure(self, seed, fast):
+            raise NotImplementedError
+
+    mine = register(Mine())
+    assert THEOREMS.find("mine") is mine
+    with pytest.raises(Refusal, match="There is no theorem 'mien': did you mean mine"):
+        THEOREMS.find("mien")

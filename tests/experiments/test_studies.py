@@ -8,13 +8,21 @@ import torch
 from fork_server import cli as ridgeformer
 from scipy.stats import spearmanr
 
-from ridgeformer.compiler import compile
-from ridgeformer.experiments.studies import STUDIES, Findings, Number, run_study
+from ridgeformer.compiler import Interpolated, SoftmaxAttention, compile
+from ridgeformer.experiments.finding import Finding, Number
+from ridgeformer.experiments.studies import STUDIES, run_study
 from ridgeformer.experiments.studies.dot_products import draw, matvec_error
 from ridgeformer.experiments.studies.gaussian import steps_to, width_for
-from ridgeformer.experiments.studies.gaussian_setting import RIDGE, SOLVERS, Setting, rmse, spectrum
+from ridgeformer.experiments.studies.gaussian_setting import (
+    METHODS,
+    RIDGE,
+    TARGET,
+    Setting,
+    rmse,
+    spectrum,
+)
 from ridgeformer.experiments.studies.smoother import (
-    KERNELS,
+    FAMILIES,
     SWEEPS,
     hindsight,
     similarity,
@@ -92,7 +100,7 @@ def test_the_list_of_studies():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["smother"], "There is no study 'smother': choose from smoother"),
+        (["smother"], "There is no study 'smother': did you mean smoother?"),
         (["smoother", "--prompts", "1"], "at least 2 prompts"),
     ],
 )
@@ -118,10 +126,9 @@ def test_impossible_runs_are_refused_before_measuring(options, words, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_seed_finds_the_same_numbers(ran, tmp_path):
-    findings = STUDIES["smoother"].measure(6, 3, list)
-    findings.write(tmp_path / "again.json")
-    again = json.loads((tmp_path / "again.json").read_text())
+def test_the_same_seed_finds_the_same_numbers(ran):
+    finding = STUDIES["smoother"].measure(6, 3, list)
+    again = json.loads(json.dumps(finding.to_dict(), allow_nan=False))
     first, second = (
         [n["mean"] for n in f["numbers"] if n["measure"] == "error"]
         for f in (ran["smoother"][2], again)
@@ -169,9 +176,9 @@ def test_copies_repeat_the_first_support_with_noise_of_their_own():
         KernelDraw(supports=6, copies=6)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_the_study_smooths_as_the_solver_does(name, prompt):
-    kernel = KERNELS[name](0.7)
+    kernel = FAMILIES[name].kernel(0.7)
     expected = solve(NadarayaWatson(), prompt, steps=1, ridge=1.0, kernel=kernel).final
     found = smoother_weights(similarity(name, prompt), 0.7) @ prompt.y
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
@@ -181,13 +188,13 @@ def test_the_study_smooths_as_the_solver_does(name, prompt):
 def test_one_softmax_head_is_the_smoother(prompt, temperature):
     model = compile(
         NadarayaWatson(), features=prompt.features, outputs=prompt.outputs,
-        kernel=Exponential(temperature), attention="softmax",
+        kernel=Exponential(temperature), to=SoftmaxAttention(products=None),
     )  # fmt: skip
     expected = smoother_weights(similarity("exponential", prompt), temperature) @ prompt.y
     torch.testing.assert_close(model.predict(prompt), expected, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_a_hot_smoother_is_the_mean_and_a_cold_one_the_nearest_support(name, prompt):
     similar = similarity(name, prompt)
     hot = smoother_weights(similar, 1e8) @ prompt.y
@@ -198,10 +205,10 @@ def test_a_hot_smoother_is_the_mean_and_a_cold_one_the_nearest_support(name, pro
     torch.testing.assert_close(cold, nearest, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_krr_interpolates_and_the_smoother_does_not(name, prompt):
     at_supports = Prompt(prompt.phi, prompt.y, prompt.phi)
-    ridge = krr(at_supports, ridge=1e-9, kernel=KERNELS[name](0.3))
+    ridge = krr(at_supports, ridge=1e-9, kernel=FAMILIES[name].kernel(0.3))
     torch.testing.assert_close(ridge, prompt.y, rtol=0, atol=1e-4)
     smooth = smoother_weights(similarity(name, at_supports), 0.3) @ prompt.y
     assert float((smooth - prompt.y).abs().mean()) > 0.1
@@ -276,7 +283,7 @@ def test_widths_and_steps_are_read_off_where_they_are_reached():
 def number(findings, measure, method, **setting):
     """The one number that agrees, from a findings.json."""
     numbers = [Number(**n) for n in findings["numbers"]]
-    read = Findings("", 0, 0, {}, {}, numbers)
+    read = Finding("", 0, 0, numbers=numbers)
     return read.get(measure, method, **setting)
 
 
@@ -317,7 +324,7 @@ def test_models_follow_the_solver_until_their_floor(ran):
 def test_depth_is_linear_in_the_digits_and_chebyshev_needs_less_of_it(ran):
     findings = ran["gaussian"][2]
     where = {"supports": 32, "features": 2, "lengthscale": 0.5}
-    for solver in SOLVERS:
+    for solver in METHODS:
         for tuning in ("prompts", "certain"):
             assert number(findings, "steps R²", tuning, solver=solver, **where).mean > 0.99
     factor = number(findings, "hidden factor", "unit step", solver="richardson", **where)
@@ -332,12 +339,13 @@ def test_depth_is_linear_in_the_digits_and_chebyshev_needs_less_of_it(ran):
 @pytest.mark.slow
 @pytest.mark.parametrize("supports", [16, 64])
 def test_the_floor_of_other_prompts_has_the_same_slope(supports):
-    setting, solver, widths = Setting(supports), SOLVERS["chebyshev"], (64, 128, 256, 512, 1024)
+    setting, widths = Setting(supports), (64, 128, 256, 512, 1024)
+    solver = METHODS["chebyshev"].solver
     prompt = setting.draw(8, seed=11)
     target = setting.solved(solver, prompt, 32, setting.certain).final
     floors = []
     for width in widths:
-        model = setting.relu(solver, 32, width, setting.certain)
+        model = setting.compiled(solver, 32, setting.certain, Interpolated(TARGET, width=width))
         floors.append(float(rmse(model.predict(prompt), target).mean()))
     assert abs(np.polyfit(np.log(widths), np.log(floors), 1)[0] + 2) < 0.2
 

@@ -1,72 +1,73 @@
-"""docs/theorems.md: every theorem is complete, and every function, test and figure that it names exists."""
+"""Every theorem is stated once and complete, and docs/theorems.md and the pages are made from it."""
 
-import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from ridgeformer import theory
 from ridgeformer.experiments.theorems import THEOREMS
+from ridgeformer.experiments.theorems import statements as texts
+from ridgeformer.experiments.theorems.statements import ORDER, html_of, statement, statement_html
+from ridgeformer.experiments.theorems.statements.document import places_of_tests
+from ridgeformer.experiments.theorems.statements.references import REFERENCES
 
 DOCS = Path(__file__).parents[2] / "docs"
-TEXT = (DOCS / "theorems.md").read_text()
-SECTIONS = re.findall(r"^## (\d+\. .*?)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S)
-PARTS = ["Statement", "Proof", "Tightness", "Sources", "Code", "Test", "Figure"]
+TEXT = (DOCS / "theorems.md").read_text(encoding="utf-8")
 
 
-def part(body, name):
-    """The text of one part, up to the next one."""
-    found = re.search(rf"\*\*{name}\.\*\*(.*?)(?=^\*\*(?:{'|'.join(PARTS)})\.\*\*|\Z)", body, re.M | re.S)  # fmt: skip
-    assert found, f"**{name}.** is missing"
-    return found[1].strip()
+def test_the_document_is_made_from_the_statements():
+    module = "ridgeformer.experiments.theorems.statements.document"
+    # In a process of its own, where nothing checks types at run time.
+    code = f"from {module} import document; print(document(), end='')"
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    assert result.stdout == TEXT, "docs/theorems.md is not what the statements say: run `make docs`"
 
 
-def test_theorems_are_numbered():
-    numbers = [int(title.split(".")[0]) for title, _ in SECTIONS]
-    assert numbers == list(range(1, len(SECTIONS) + 1))
-    assert len(numbers) >= 20
+def test_every_file_is_a_theorem():
+    assert {path.stem for path in Path(texts.__file__).parent.glob("*.md")} == set(ORDER)
+    assert len(ORDER) == len(set(ORDER)) >= 38
 
 
-@pytest.mark.parametrize(("title", "body"), SECTIONS, ids=lambda v: v.splitlines()[0][:40])
-class TestSection:
-    def test_it_is_complete_and_proved(self, title, body):
-        assert [p for p in PARTS if f"\n**{p}.**" in f"\n{body}"] == PARTS
-        for name in PARTS:
-            assert part(body, name)
-        assert part(body, "Proof").endswith("∎"), "the proof ends"
+@pytest.mark.parametrize("name", ORDER)
+class TestStatement:
+    def test_it_is_complete_and_proved(self, name):
+        s = statement(name)
+        assert all((s.title, s.text, s.proof, s.tightness, s.references))
+        assert s.proof.endswith("∎"), "the proof ends"
 
-    def test_its_functions_exist(self, title, body):
-        names = re.findall(r"`(ridgeformer\.(?:theory|analysis)\.\w+)`", part(body, "Code"))
-        assert names
-        for name in names:
-            module, _, attribute = name.rpartition(".")
-            found = getattr(importlib.import_module(module), attribute)
-            assert found.__doc__, f"{name} has no statement"
+    def test_its_functions_exist_and_say_what_they_return(self, name):
+        functions = statement(name).functions
+        assert functions
+        for function in functions:
+            assert function.__doc__, f"{function.__name__} has no docstring"
 
-    def test_its_tests_exist(self, title, body):
-        """Each among the files that are linked there."""
-        text = part(body, "Test")
-        names, files = re.findall(r"`(test_\w+)`", text), re.findall(r"\]\((.*?)\)", text)
-        assert names
-        sources = "".join((DOCS / file).read_text() for file in files)
-        for name in names:
-            assert re.search(rf"^ *def {name}\(", sources, re.M), name
+    def test_its_tests_exist(self, name):
+        assert statement(name).tests
+        for test in statement(name).tests:
+            assert test in places_of_tests(), test
 
-    def test_its_figures_exist(self, title, body):
-        names = re.findall(r"`ridgeformer verify --only ([\w-]+)`", part(body, "Figure"))
-        assert names
-        for name in names:
-            assert name in THEOREMS
+    def test_it_is_measured(self, name):
+        assert any(name in theorem.states for theorem in THEOREMS.values())
 
-    def test_its_links_lead_somewhere(self, title, body):
-        for target in re.findall(r"\]\((?!http)(.*?)\)", body):
-            assert (DOCS / target.split("#")[0]).exists(), target
+    def test_it_becomes_a_page(self, name):
+        """Every formula is MathML in the end: no backslash, dollar sign or @name is left."""
+        page = statement_html([name], "")
+        assert not re.findall(r"[\\$@]", page)
+        assert page.count("<math") == page.count("</math>")
 
 
-def test_every_figure_belongs_to_a_theorem():
-    shown = set(re.findall(r"`ridgeformer verify --only ([\w-]+)`", TEXT))
-    assert shown == set(THEOREMS)
+@pytest.mark.parametrize("name", THEOREMS)
+def test_every_measurement_has_a_statement_and_says_what_is_measured(name):
+    theorem = THEOREMS[name]
+    assert theorem.states
+    assert set(theorem.states) <= set(ORDER)
+    assert theorem.measured.endswith(".")
+    assert f"`ridgeformer verify --only {name}`" in TEXT
 
 
 def test_every_bound_is_a_theorem():
@@ -74,6 +75,22 @@ def test_every_bound_is_a_theorem():
         assert not name.endswith(("_bound", "_factor")) or f"ridgeformer.theory.{name}`" in TEXT
 
 
-@pytest.mark.parametrize("word", ["sketch", "tbd", "todo", "≲"])
+def test_every_reference_is_cited():
+    cited = {entry for name in ORDER for entry in statement(name).references}
+    assert cited == set(REFERENCES.values())
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\((?!http)(.*?)\)", TEXT):
+        assert (DOCS / target.split("#")[0]).exists(), target
+
+
+@pytest.mark.parametrize("word", ["sketch", "tbd", "todo", "≲", "sources"])
 def test_nothing_is_left_open(word):
     assert word not in TEXT.lower()
+
+
+def test_lists_and_formulas_become_html():
+    shown = html_of("Let $a < b$ & @chebyshev:\n\n1. *first*\n2. $$\\frac12$$")
+    assert "&amp; theorem 3:<br>1. <i>first</i><br>2. <math" in shown
+    assert 'display="block"' in shown

@@ -14,7 +14,7 @@ from torch import nn
 from transformers import GPT2Model
 
 import ridgeformer as rf
-from ridgeformer.export import prefix_mask, save_gpt2
+from ridgeformer.export import GPT2, prefix_mask
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Record, Transformer, TransformerConfig, save
 from ridgeformer.types import Refusal
@@ -158,7 +158,7 @@ def test_a_patched_class_is_noticed(home, monkeypatch):
 )
 def test_every_shape_agrees(tmp_path, shape):
     model, prompt = random_model(**({"layers": 10} | shape)), random_prompts(10)
-    save_gpt2(model, tmp_path / "gpt2")
+    GPT2().save(model, tmp_path / "gpt2")
     assert apart(run(tmp_path / "gpt2", **arrays(prompt)), model, prompt) < 1e-10
 
 
@@ -170,7 +170,7 @@ def test_eager_attention_agrees(home):
 
 def test_float32_agrees_to_its_own_digits(tmp_path):
     model, prompt = random_model(dtype="float32"), random_prompts(10)
-    save_gpt2(model, tmp_path / "gpt2")
+    GPT2().save(model, tmp_path / "gpt2")
     assert apart(run(tmp_path / "gpt2", **arrays(prompt)), model, prompt) < 1e-4
 
 
@@ -178,7 +178,7 @@ def test_the_error_of_the_norms_falls_with_the_square_of_the_constant(tmp_path):
     model, prompt = random_model(), random_prompts(10)
     errors = []
     for constant in (1e4, 1e5, 1e6):
-        save_gpt2(model, tmp_path / "gpt2", constant=constant, force=True)
+        GPT2(constant=constant).save(model, tmp_path / "gpt2", force=True)
         errors.append(apart(run(tmp_path / "gpt2", **arrays(prompt)), model, prompt))
     assert errors[0] < 1e-4
     np.testing.assert_allclose(errors[0], [100 * errors[1], 1e4 * errors[2]], rtol=0.1)
@@ -191,7 +191,7 @@ def test_the_epsilon_of_the_norms_is_accounted_for(tmp_path):
         if name.rpartition(".")[2].startswith("b"):
             weight.zero_()
     model.embed.W *= 1e-6
-    save_gpt2(model, tmp_path / "gpt2", constant=0.015)
+    GPT2(constant=0.015).save(model, tmp_path / "gpt2")
     seen, truth = run(tmp_path / "gpt2", **arrays(prompt)), expected(model, prompt)
     np.testing.assert_allclose(seen, truth, atol=1e-6 * np.abs(truth).max())
 
@@ -241,14 +241,17 @@ def compiled_prompts(batch=100, supports=20):
 
 @pytest.mark.parametrize("name", ["richardson", "nadaraya-watson"])
 def test_a_compiled_model_agrees_in_stock_gpt2(tmp_path, name):
-    settings = {"features": 2, "kernel": rf.Gaussian(0.5), "attention": "softmax", "mlp": "relu"}
     if name == "richardson":
+        products = rf.Interpolated(max_target=1.0, width=256)
         model = rf.compile(
-            rf.Richardson(precondition="row-sum"), steps=12, ridge=0.1, max_norm=1.5,
-            max_supports=32, max_target=1.0, mlp_width=256, **settings,
+            rf.Richardson(precondition="row-sum"), features=2, steps=12, ridge=0.1, kernel=rf.Gaussian(0.5),
+            to=rf.SoftmaxAttention(max_norm=1.5, max_supports=32, products=products),
         )  # fmt: skip
     else:
-        model = rf.compile(rf.NadarayaWatson(), max_norm=1.5, **settings)
+        model = rf.compile(
+            rf.NadarayaWatson(), features=2, kernel=rf.Gaussian(0.5),
+            to=rf.SoftmaxAttention(max_norm=1.5, products=None),
+        )  # fmt: skip
     model.save(tmp_path / "model")
     prompt = compiled_prompts()
     result = cli("export", tmp_path / "model", "--to", "gpt2", "--out", tmp_path / "gpt2")
@@ -299,7 +302,7 @@ def test_a_missing_library_is_named_with_its_extra(home, tmp_path):
 
 def test_nothing_is_overwritten_without_force(home, tmp_path):
     save(random_model(layers=1), tmp_path / "model")
-    save_gpt2(random_model(layers=1), tmp_path / "gpt2", positions=20)
+    GPT2(positions=20).save(random_model(layers=1), tmp_path / "gpt2")
     before = (tmp_path / "gpt2/config.json").read_bytes()
     export = ["export", tmp_path / "model", "--out"]
     refused(cli(*export, tmp_path / "gpt2"), "exists and is not empty", "--force")
@@ -331,5 +334,5 @@ def test_a_checkpoint_is_not_a_model_of_ours(home, tmp_path):
 def test_refusals_in_python(tmp_path, changes, options, words):
     model = Transformer(TransformerConfig(2, 1, 4, 1, 1, 4, 4, **(SOFTMAX | changes)))
     with pytest.raises(Refusal, match=words):
-        save_gpt2(model, tmp_path / "gpt2", **options)
+        GPT2(**options).save(model, tmp_path / "gpt2")
     assert list(tmp_path.iterdir()) == []

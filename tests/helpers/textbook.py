@@ -40,29 +40,3 @@ def feature_predictions(prompt, ridge, steps, dtype=np.float64):
     transposed, ridge = phi.swapaxes(1, 2), dtype(ridge)
     w = cg(lambda v: transposed @ (phi @ v) + ridge * v, transposed @ y, steps)
     return query @ w
-
-
-def excess(found, textbook, prompt, ridge, dtype=np.float64, relative=1e-9, factor=100):
-    """Distance of predictions to the textbook's, over what is allowed, per step and prompt.
-
-    Allowed is `relative` times the largest prediction, or `factor` times the textbook's own
-    round-off up to that step, if that is larger: its distance to the run in extended precision, the
-    largest of five orders of the supports (which are all the same in exact arithmetic; a single
-    order can be lucky).
-    """
-    steps = len(found) - 1
-    extended = textbook(prompt, ridge, steps, np.longdouble)
-    rng = np.random.default_rng(0)
-    orders = [np.arange(prompt.supports), *(rng.permutation(prompt.supports) for _ in range(4))]
-    runs = [textbook(reordered(prompt, order), ridge, steps, dtype) for order in orders]
-    scale = np.abs(extended).max(axis=(0, 2, 3))
-
-    def distance(a, b):
-        return np.abs(a - b).max(axis=(2, 3)) / scale
-
-    own = np.maximum.accumulate(np.max([distance(run, extended) for run in runs], axis=0))
-    return (distance(found, runs[0]) / np.maximum(relative, factor * own)).astype(float)
-
-
-def reordered(prompt, order):
-    return type(prompt)(prompt.phi[:, order], prompt.y[:, order], prompt.phi_query)

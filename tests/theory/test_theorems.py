@@ -181,7 +181,7 @@ def test_no_approximation_beats_truncation_and_all_keep_the_bound(case, rank):
         assert largest_ratio(measured, theory.resolvent_bound(distance, ridge=ridge)) > 0.1
 
 
-def test_the_sources_tail_fails_for_a_bad_approximation():
+def test_the_tail_bound_fails_for_a_bad_approximation():
     """Features kept linearly, but the wrong ones: the tail says 0.1, the distance is 9."""
     prompt = diagonal_prompt([10.0, 1.1], 1.0, [1.0, 1.0], [1.0, 1.0])
     sketch = torch.tensor([[[0.0, 0.0], [0.0, 0.1]]], dtype=torch.float64)

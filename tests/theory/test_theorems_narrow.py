@@ -11,9 +11,16 @@ from numpy_executor import run
 from theorem_cases import largest_ratio
 
 from ridgeformer import theory
-from ridgeformer.compiler import CompiledModel, compile, size_report
+from ridgeformer.compiler import (
+    CompiledModel,
+    Exact,
+    LinearAttention,
+    SoftmaxAttention,
+    compile,
+    size_report,
+)
 from ridgeformer.experiments.theorems import THEOREMS, Verdict, narrow
-from ridgeformer.kernels import Exponential, Linear, kernel_from
+from ridgeformer.kernels import Linear, kernel_from
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import (
     ConjugateGradient,
@@ -44,10 +51,13 @@ def by_hand(prompt):
     return Prompt(prompt.phi @ U.T, prompt.y, prompt.phi_query @ U.T)
 
 
-def narrow_linear(name="cg", precondition="none", steps=6, **options):
+WIDE = LinearAttention(40.0)
+
+
+def narrow_linear(name="cg", precondition="none", steps=6, to=WIDE):
     return compile(
         make_solver(name, precondition), features=FEATURES, steps=steps, ridge=0.3,
-        kernel=Linear(U), **({"max_eigenvalue": 40.0} | options),
+        kernel=Linear(U), to=to,
     )  # fmt: skip
 
 
@@ -109,21 +119,21 @@ def test_drift_is_bounded_through_a_projection(prompt):
 
 
 @pytest.mark.parametrize(
-    ("name", "precondition", "options"),
+    ("name", "precondition", "products"),
     [
-        ("cg", "none", {}),
-        ("cg", "jacobi", {"mlp": "reglu"}),
-        ("chebyshev", "none", {}),
+        ("cg", "none", None),
+        ("cg", "jacobi", Exact()),
+        ("chebyshev", "none", None),
     ],
 )
-def test_a_narrow_model_is_its_solver(prompt, name, precondition, options):
-    model = narrow_linear(name, precondition, **options)
+def test_a_narrow_model_is_its_solver(prompt, name, precondition, products):
+    to = LinearAttention(40.0, products=products)
+    model = narrow_linear(name, precondition, to=to)
     assert model.transformer.config.d_model < FEATURES
     found, expected = trajectory(model, prompt), reference(model, prompt)
     assert float(found.distance(expected).max()) < 1e-10
     wide = compile(
-        make_solver(name, precondition), features=KEPT, steps=6, ridge=0.3, max_eigenvalue=40.0,
-        **options,
+        make_solver(name, precondition), features=KEPT, steps=6, ridge=0.3, to=to
     )  # fmt: skip
     assert model.transformer.config.d_model == wide.transformer.config.d_model
     # The model of the projected features, with the projection done outside, is the same model.
@@ -134,12 +144,10 @@ def test_a_narrow_model_is_its_solver(prompt, name, precondition, options):
 
 def test_a_narrow_causal_model_and_one_of_softmax_heads(prompt):
     exact = krr(prompt, ridge=0.3, kernel=Linear(U))
-    causal = narrow_linear(causal=True)
+    causal = narrow_linear(to=LinearAttention(40.0, causal=True))
     assert float((causal.predict(prompt) - exact).abs().max()) < 1e-9
     inside = prompt.inside(2.5)
-    softmax = narrow_linear(
-        attention="softmax", mlp="reglu", max_norm=2.5, max_supports=12, max_eigenvalue=None
-    )
+    softmax = narrow_linear(to=SoftmaxAttention(2.5, 12))
     apart = (softmax.predict(inside) - krr(inside, ridge=0.3, kernel=Linear(U))).abs().max()
     assert float(apart) < 1e-7
 
@@ -158,14 +166,19 @@ def test_a_narrow_model_survives_the_disk(prompt, tmp_path):
 def test_a_projection_of_other_features_is_refused(prompt):
     with pytest.raises(Refusal, match="reads 20 features, not 5"):
         compile(
-            make_solver("cg"), features=5, steps=2, ridge=1.0, kernel=Linear(U), max_eigenvalue=9.0
+            make_solver("cg"),
+            features=5,
+            steps=2,
+            ridge=1.0,
+            kernel=Linear(U),
+            to=LinearAttention(9.0),
         )
     with pytest.raises(Refusal, match="reads 20 features, not 3"):
         kernel_eigenvalues(by_hand(prompt), Linear(U))
     with pytest.raises(Refusal, match="projection is 0"):
         compile(
             make_solver("cg"), features=FEATURES, steps=2, ridge=1.0, kernel=Linear(0 * U),
-            attention="softmax", mlp="reglu", max_norm=1.0, max_supports=4,
+            to=SoftmaxAttention(1.0, 4),
         )  # fmt: skip
 
 
@@ -192,16 +205,16 @@ def found(unchecked):
 
 
 def test_the_kernel_that_is_read_is_the_projected_one(found):
-    assert {(c.kernel.name, c.name) for c in found} == {
+    assert {(c.setting.kernel.name, c.name) for c in found} == {
         (kernel, name) for kernel in ("linear", "exponential") for name in
         ("leading", "random", "learned")
     }  # fmt: skip
     family = narrow.Family.drawn(0)
     for case in found:
-        extra = 13 if case.kernel.name == "linear" else 24
+        extra = 13 if case.setting is narrow.LINEAR else 24
         assert case.d_model == case.width + extra < narrow.FEATURES
         if case.name == "leading":
-            own = narrow.through(case.kernel, narrow.leading(family, case.width))
+            own = case.setting.through(narrow.leading(family, case.width))
             torch.testing.assert_close(
                 case.gram, theory.gram(case.prompt, own), rtol=1e-12, atol=1e-12
             )
@@ -244,8 +257,8 @@ def test_learning_helps_on_prompts_that_it_has_not_seen(found):
 
 def test_the_rank_bound_is_for_the_linear_kernel_alone(found):
     """exp(⟨Uφ, Uφ⟩/τ) has full rank: it beats what any K̂ of rank m can do."""
-    (case,) = (c for c in found if c.kernel.name == "exponential" and c.name == "leading")
-    after = theory.eigenvalue_after(case.prompt, rank=case.width, kernel=case.kernel)
+    (case,) = (c for c in found if c.setting is narrow.EXPONENTIAL and c.name == "leading")
+    after = theory.eigenvalue_after(case.prompt, rank=case.width, kernel=case.setting.kernel)
     assert (case.distance < after).all()
 
 
@@ -273,11 +286,11 @@ def test_a_planted_error_is_named(monkeypatch, name, attribute, wrong):
 
 def test_a_model_that_is_not_narrow_is_refused():
     with pytest.raises(Refusal, match="not below 48 features"):
-        narrow.narrow_model(Exponential(4.0, narrow.unseen(40, 0)), 1)
+        narrow.narrow_model(narrow.EXPONENTIAL, narrow.unseen(40, 0))
 
 
-def test_the_sources_tail_does_not_hold_for_projections_that_do_not_know_the_data(found):
-    """‖K − K̂‖ ≤ Σ_{i>m} σ_i, claimed of any m features that are kept, fails in compiled models."""
+def test_the_tail_bound_does_not_hold_for_projections_that_do_not_know_the_data(found):
+    """‖K − K̂‖ ≤ Σ_{i>m} σ_i is not true of any m features that are kept."""
     (case,) = (c for c in found if c.name == "random" and c.width == 12)
     tail = kernel_eigenvalues(case.prompt)[:, : narrow.SUPPORTS - case.width].sum(-1)
     assert (case.distance > 5 * tail).all()

@@ -1,131 +1,95 @@
-"""Sizes: the formulas against compiled models, tables and the generic transformer."""
+"""Sizes: the laws against compiled models, and the parameters of the generic transformer."""
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
-import numpy as np
 import pytest
 
-from ridgeformer.compiler import compile
-from ridgeformer.compiler.catalogue import Entry, compiled_entries
-from ridgeformer.compiler.domain import Domain
-from ridgeformer.compiler.multiply import fine_grid
-from ridgeformer.experiments.theorems.sizes import construction_of, least_steps, matvec_widths
-from ridgeformer.kernels import Exponential, Gaussian, Linear, Polynomial
-from ridgeformer.program.tables import reciprocal_table, unit_table
-from ridgeformer.solvers import make_solver
-from ridgeformer.theory import (
-    Construction,
-    Shape,
-    parameters,
-    predicted_shape,
-    reciprocal_neurons,
-    unit_neurons,
+from ridgeformer.compiler import Exact, LinearAttention, SoftmaxAttention, compile
+from ridgeformer.experiments.theorems.cases import compiled_cases
+from ridgeformer.experiments.theorems.general import SizeLaw
+from ridgeformer.experiments.theorems.sizes import matvec_widths
+from ridgeformer.kernels import Exponential
+from ridgeformer.solvers import (
+    Chebyshev,
+    ConjugateGradient,
+    GradientDescent,
+    HeavyBall,
+    Richardson,
 )
-from ridgeformer.theory.shape import FINE_NEURONS, RHO_NEURONS, fine_intervals, fine_layers
+from ridgeformer.theory import (
+    Shape,
+    cg_linear_size,
+    cg_softmax_size,
+    parameters,
+    semi_iteration_size,
+)
 from ridgeformer.transformer import Transformer, TransformerConfig
-from ridgeformer.types import Refusal
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
+SIZES = [(3, 1, 3), (3, 2, 5), (5, 1, 5), (5, 2, 3), (20, 6, 4)]
+"""Features, outputs and steps."""
 
-def shape_of(model):
+
+def check(expected, model):
     config = model.transformer.config
-    return Shape(**{name: getattr(config, name) for name in Shape.__dataclass_fields__})
+    assert {name: getattr(config, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize("entry", compiled_entries(), ids=lambda e: e.label)
-def test_every_compiled_model_has_the_predicted_shape(entry):
-    """Two numbers of features, of outputs and of steps, every pair of them once."""
-    least = least_steps(entry)
-    later = least + (entry.solver != "nadaraya-watson") * 2
-    for p, r, steps in ((3, 1, least), (3, 2, later), (5, 1, later), (5, 2, least)):
-        model = entry.compile(features=p, outputs=r, steps=steps)
-        shape = predicted_shape(construction_of(entry, p, r, steps))
-        assert shape == shape_of(model), (p, r, steps)
-        counted = sum(weight.numel() for weight in model.transformer.parameters())
-        gated = entry.mlp == "reglu"
-        assert parameters(shape, inputs=p + r + 3, outputs=r, gated=gated) == counted
+@pytest.mark.parametrize(("p", "r", "steps"), SIZES)
+@pytest.mark.parametrize("products", [None, Exact()], ids=["plain", "gated"])
+class TestLinearAttention:
+    """The laws do not depend on λ or on the bound on λ_max(K)."""
+
+    def test_the_laws_of_size_hold(self, p, r, steps, products):
+        for ridge, top in ((1.0, 16.0), (0.03, 40.0)):
+            to = LinearAttention(top, products=products)
+            options = {"features": p, "outputs": r, "steps": steps, "ridge": ridge, "to": to}
+            check(cg_linear_size(p, r, steps), compile(ConjugateGradient(), **options))
+            for solver, remembers in (
+                (GradientDescent(), False),
+                (Richardson(), False),
+                (Chebyshev(), True),
+                (HeavyBall(), True),
+            ):
+                gated = products is not None
+                expected = semi_iteration_size(p, r, steps, remembers=remembers, gated=gated)
+                check(expected, compile(solver, **options))
 
 
-CG = Construction("cg", "none", "linear", "linear", "relu", False, 3, 2, 4)
-ELSEWHERE = [
-    (CG, Linear(), {}),
-    (replace(CG, causal=True, features=9), Linear(), {}),
-    (replace(CG, mlp="reglu", precondition="jacobi", steps=5), Linear(), {}),
-    (
-        replace(CG, solver="chebyshev", mlp="reglu", precondition="jacobi", features=20),
-        Linear(),
-        {},
-    ),
-    (replace(CG, solver="gd", mlp="reglu", degree=3, features=5), Polynomial(3), {}),
-    (replace(CG, attention="softmax", mlp="reglu", kernel="exponential"), Exponential(2.0), {}),
-    (replace(CG, attention="softmax", mlp="reglu", kernel="gaussian"), Gaussian(0.7), {}),
-    (replace(CG, attention="softmax", mlp="reglu", derivative_heads=4), Linear(), {"heads": 4}),
-    (replace(CG, attention="softmax", mlp="reglu", features=40, steps=3), Linear(), {}),
-]
-
-
-@pytest.mark.parametrize(("c", "kernel", "options"), ELSEWHERE)
-def test_the_shape_follows_the_domain(c, kernel, options):
-    """Another λ, other bounds: the tables change, and with them the neurons, as the formulas say."""
-    domain = Domain(kernel, 0.8, 40)
-    c = replace(
-        c,
-        ridge=0.03,
-        max_eigenvalue=domain.max_eigenvalue,
-        max_supports=40,
-        row_sums=domain.row_sums,
-    )
-    bounds = {"max_eigenvalue": domain.max_eigenvalue}
-    if c.attention == "softmax":
-        bounds = {"max_norm": 0.8, "max_supports": 40}
-    model = compile(
-        make_solver(c.solver, c.precondition), features=c.features, outputs=c.outputs,
-        steps=c.steps, ridge=c.ridge, kernel=kernel, attention=c.attention, mlp=c.mlp,
-        causal=c.causal, **bounds, **options,
-    )  # fmt: skip
-    assert predicted_shape(c) == shape_of(model)
-
-
-@pytest.mark.parametrize(("degree", "p", "r", "more"), [(2, 7, 2, 1), (3, 2, 2, 1), (2, 8, 2, 0)])
-def test_first_fit_leaves_a_hole_where_the_formula_says(degree, p, r, more):
-    entry = Entry("cg", "none", f"polynomial, degree {degree}", "linear", "reglu", False)
-    c = construction_of(entry, p, r, 3)
-    assert predicted_shape(c).d_model == c.feature_channels + p + 10 * r + 3 + more
-    assert predicted_shape(c) == shape_of(entry.compile(features=p, outputs=r, steps=3))
+@pytest.mark.parametrize(("p", "r", "steps"), SIZES)
+def test_the_law_of_cg_behind_softmax_holds(p, r, steps):
+    for ridge, to in ((1.0, SoftmaxAttention(1.0, 16)), (0.03, SoftmaxAttention(0.8, 40))):
+        model = compile(
+            ConjugateGradient(), features=p, outputs=r, steps=steps, ridge=ridge,
+            kernel=Exponential(2.0), to=to,
+        )  # fmt: skip
+        check(cg_softmax_size(p, r, steps), model)
 
 
 @pytest.mark.parametrize("r", [1, 3])
 def test_a_step_of_cg_has_one_matvec_head_for_all_outputs(r):
-    entry = Entry("cg", "none", "linear", "linear", "relu", False)
-    assert matvec_widths(entry.compile(features=3, outputs=r, steps=4)) == [r] * 4
+    model = compile(
+        ConjugateGradient(), features=3, outputs=r, steps=4, ridge=1.0, to=LinearAttention(16.0)
+    )
+    assert matvec_widths(model) == [r] * 4
 
 
-def test_short_programs_are_refused():
-    """With fewer steps some channels are never needed at the same time, and no formula is stated."""
-    for steps in (1, 2):
-        with pytest.raises(Refusal, match="3 steps or more"):
-            predicted_shape(replace(CG, steps=steps))
-    entry = Entry("chebyshev", "row-sum", "exponential", "softmax", "reglu", False)
-    full = predicted_shape(construction_of(entry, 3, 2, 7))
-    assert shape_of(entry.compile(features=3, outputs=2, steps=4)).d_model < full.d_model
+LAW = SizeLaw()
+CASES = [case for case in compiled_cases(fast=False) if LAW.inapplicable(case) is None]
 
 
-def test_tables_have_the_neurons_of_the_formula():
-    rng = np.random.default_rng(0)
-    for decades in rng.uniform(0, 60, 200):
-        lo = float(10 ** rng.uniform(-30, 5))
-        hi = lo * float(10**decades)
-        # a neuron per knot, and one for the constant
-        assert reciprocal_neurons(lo, hi) == len(reciprocal_table(lo, hi).table.knots) + 1
-        assert unit_neurons(lo, hi) == len(unit_table(lo, hi).knots) + 1
-    assert reciprocal_neurons(1 / 16, 16.0) == RHO_NEURONS
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.label}, {type(c.to.products).__name__}")
+def test_every_registered_solver_obeys_the_size_law(case):
+    assert LAW.measure_on(case, seed=0, fast=True).ratios.tolist() == [1.0] * 18
 
 
-def test_fine_squares_have_the_grid_of_the_formula():
-    for squares in range(1, 200):
-        grid = fine_grid(FINE_NEURONS // squares)
-        assert (fine_intervals(squares), fine_layers(squares)) == (grid.intervals, grid.layers)
+def test_short_programs_may_be_narrower():
+    """With fewer steps some channels are never needed at the same time: the law needs a few."""
+    options = {"features": 3, "outputs": 2, "ridge": 1.0, "kernel": Exponential(1.0)}
+    to = SoftmaxAttention(1.0, 16)
+    few, many = (compile(Chebyshev("row-sum"), steps=t, to=to, **options) for t in (4, 8))
+    assert few.transformer.config.d_model < many.transformer.config.d_model
 
 
 @pytest.mark.parametrize("mlp", ["relu", "reglu"])

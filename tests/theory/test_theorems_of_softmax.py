@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgeformer import theory
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import Interpolated, SoftmaxAttention, compile
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import make_solver
@@ -18,7 +18,7 @@ from ridgeformer.tasks import PrescribedSpectrum, Prompt
 from ridgeformer.transformer import Transformer, TransformerConfig
 from ridgeformer.types import Refusal
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
 
 
 def derivative(s, v, epsilon, pairs):
@@ -118,8 +118,8 @@ def test_cold_models_keep_their_promise(name, steps):
     y = torch.randn(16, 15, 1, generator=generator, dtype=torch.float64)
     prompt = Prompt(points[:, :15], y, points[:, 15:])
     model = compile(
-        make_solver(name), features=3, steps=steps, ridge=1.0, kernel=COLD, attention="softmax",
-        mlp="reglu", max_norm=1.001, max_supports=15,
+        make_solver(name), features=3, steps=steps, ridge=1.0, kernel=COLD,
+        to=SoftmaxAttention(1.001, 15),
     )  # fmt: skip
     expected = reference(model, prompt).predictions
     error = (trajectory(model, prompt).predictions - expected).abs().amax((1, 2, 3))
@@ -167,34 +167,30 @@ def test_the_width_that_a_tolerance_needs(tolerance):
 
 def test_a_tolerance_buys_the_width_of_the_formula():
     """Four times the supports at the same tolerance: twice the neurons, and the responses' share."""
-    from ridgeformer.compiler import relu_plan
+    from ridgeformer.compiler.backends import softmax_attention
 
-    found = {}
-    original = relu_plan.choose_grid
+    found = []
+    original = softmax_attention.chosen_grid
 
-    def watched(request, budget):
-        grid = original(request, budget)
+    def watched(products, budget, *rest):
+        grid = original(products, budget, *rest)
         reach = budget.query * budget.spread * budget.response.prediction
-        found[request.max_supports] = (
-            grid.intervals,
-            theory.interpolation_intervals(
-                budget.first, budget.second, reach=reach, tolerance=request.tolerance - budget.rest
-            ),
+        needed = theory.interpolation_intervals(
+            budget.first, budget.second, reach=reach, tolerance=products.tolerance - budget.rest
         )
+        found.append((grid.intervals, needed))
         return grid
 
     with pytest.MonkeyPatch.context() as patch:
-        from ridgeformer.compiler import softmax_plan
-
-        patch.setattr(softmax_plan, "choose_grid", watched)
+        patch.setattr(softmax_attention, "chosen_grid", watched)
         for supports in (8, 32):
             compile(
                 make_solver("richardson", "row-sum"), features=2, steps=6, ridge=0.5,
-                kernel=Gaussian(0.7), attention="softmax", max_norm=1.0, max_supports=supports,
-                max_target=1.0, tolerance=1e-2,
+                kernel=Gaussian(0.7),
+                to=SoftmaxAttention(1.0, supports, products=Interpolated(1.0, tolerance=1e-2)),
             )  # fmt: skip
     assert len(found) == 2
-    for chosen, predicted in found.values():
+    for chosen, predicted in found:
         assert chosen == predicted
 
 

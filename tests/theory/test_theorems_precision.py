@@ -19,7 +19,7 @@ from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, H
 from ridgeformer.tasks import KernelDraw
 from ridgeformer.types import Refusal
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
 
 U = theory.UNIT["float32"]
 
@@ -42,7 +42,9 @@ def test_the_unit_is_that_of_the_numbers():
 
 
 @pytest.mark.parametrize("size", precision.SIZES)
-@pytest.mark.parametrize("solver", [GradientDescent(), Chebyshev()], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "solver", [GradientDescent(), Chebyshev(), HeavyBall()], ids=lambda s: s.name
+)
 def test_round_off_of_fixed_coefficients_is_bounded(solver, size):
     for condition in (10.0, 300.0):
         prompt, interval, run = single(solver, size, condition, 24)
@@ -60,21 +62,29 @@ def test_round_off_of_fixed_coefficients_is_bounded(solver, size):
 def test_the_errors_of_steps_are_those_of_the_recurrence():
     """The solver's own iterates in float64 leave nothing to explain, a pushed one just the push."""
     prompt, interval, _ = single(GradientDescent(), (4, 12), 30.0, 1)
-    for solver in (GradientDescent(), Chebyshev()):
+    for solver in (GradientDescent(), Chebyshev(), HeavyBall()):
         run = solve(solver, prompt, steps=6, ridge=1.0, interval=interval, states=True)
         alphas = run.states["alpha"].clone()
         assert float(precision.residual_errors(solver, prompt, alphas, interval).max()) < 1e-11
         alphas[1] += 0.01
         first = precision.residual_errors(solver, prompt, alphas, interval)[0]
-        expected = 0.01 * prompt.supports**0.5 * sum(interval) / 2  # a step is the residual over c
+        (omega, _), *_ = theory.semi_iteration_weights(solver, steps=1, tuned=interval)
+        # The first step is ω times the residual over c.
+        expected = 0.01 * prompt.supports**0.5 * sum(interval) / 2 / omega
         torch.testing.assert_close(first, torch.full_like(first, expected))
 
 
 def test_round_off_is_not_counted_for_other_solvers():
     prompt, interval, run = single(GradientDescent(), (1, 2), 10.0, 2)
-    with pytest.raises(Refusal, match="not heavy-ball"):
+    # Tuned to another interval, gradient descent has another step than the centre's.
+    with pytest.raises(Refusal, match="gd is not a semi-iteration"):
         theory.fixed_round_off_bound(
-            HeavyBall(), prompt, run.states["alpha"], ridge=1.0, interval=interval, unit=U
+            GradientDescent((1.0, 50.0)),
+            prompt,
+            run.states["alpha"],
+            ridge=1.0,
+            interval=interval,
+            unit=U,
         )
 
 

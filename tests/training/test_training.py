@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -156,20 +157,38 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+TWO_PROCESSES = (
+    sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
+    str(20_000 + os.getpid() % 20_000),
+)  # fmt: skip
+
+
 def test_two_processes_follow_the_loss_of_one(tmp_path):
-    runner = (
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
-        str(20_000 + os.getpid() % 20_000),
-    )  # fmt: skip
     short = recipe_file(tmp_path, steps=60)
     one = train(short, tmp_path / "one")
-    two = begin(short, tmp_path / "two", runner=runner)
+    two = begin(short, tmp_path / "two", runner=TWO_PROCESSES)
     _, errors = two.communicate(timeout=240)
     assert one.returncode == two.returncode == 0, errors
     for a, b in zip(logged(tmp_path / "one"), logged(tmp_path / "two"), strict=True):
         assert a["step"] == b["step"]
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-4)
         assert a["mse"] == pytest.approx(b["mse"], rel=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_two_processes_resume_as_if_they_had_not_stopped(layout, tmp_path):
+    short, out = recipe_file(tmp_path, layout, steps=30), tmp_path / "run"
+    runs = []
+    for options in ((), ("--resume",)):
+        process = begin(short, out, *options, runner=TWO_PROCESSES)
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+        runs.append((weights(out), logged(out)))
+        shutil.rmtree(out / "model")
+        shutil.rmtree(out / "checkpoints/step-00000030")
+    assert same(runs[0][0], runs[1][0])
+    assert runs[0][1] == runs[1][1]
 
 
 def test_training_learns(finished):
@@ -192,18 +211,18 @@ def test_predictions_are_those_that_were_trained(layout, tmp_path):
     task = recipe.task
     sample = task.sample(5, torch.Generator().manual_seed(0))
     sample = Sample(sample.prompt.to(torch.float32), sample.targets.float())
-    found = LAYOUTS[layout]
+    reader = LAYOUTS[layout]
     if layout == "pairs":
-        error = (found.predict(model, sample.prompt) - sample.targets).square().mean()
+        error = (reader.predict(model, sample.prompt) - sample.targets).square().mean()
     else:
         points = torch.cat([sample.prompt.phi, sample.prompt.phi_query], dim=1)
         values = torch.cat([sample.prompt.y, sample.targets], dim=1)
         parts = []
         for k in range(1, points.shape[1]):
             prompt = type(sample.prompt)(points[:, :k], values[:, :k], points[:, k : k + 1])
-            parts.append(found.predict(model, prompt)[:, 0] - values[:, k])
+            parts.append(reader.predict(model, prompt)[:, 0] - values[:, k])
         error = torch.stack(parts).square().mean()
-    torch.testing.assert_close(found.loss(model, sample), error, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(reader.loss(model, sample), error, rtol=1e-4, atol=1e-6)
 
 
 def test_batches_depend_on_seed_and_step_alone(tmp_path):
@@ -261,7 +280,9 @@ def test_another_seed_is_another_run(tmp_path):
     ("old", "new", "message"),
     [
         ("[task]\n", "[taks]\n", "does not know 'taks'"),
-        ('name = "linear"', 'name = "cubic"', "must be one of"),
+        ('name = "linear"', 'name = "cubic"', "no learnable task 'cubic'"),
+        ('name = "linear"', 'name = "sparce"', "did you mean sparse"),
+        ('name = "linear"\n', "", "lacks 'name'"),
         ("features = 3", "features = 3.5", "must be a whole number"),
         ("features = 3", "featurs = 3", "does not know 'featurs'"),
         ("batch = 8", "batch = 0", "batch must be at least 1"),
@@ -285,9 +306,9 @@ def test_a_recipe_with_a_mistake_is_refused(tmp_path, old, new, message):
 
 
 def test_shipped_recipes_are_valid():
-    found = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
-    assert found
-    for path in found:
+    paths = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
+    assert paths
+    for path in paths:
         recipe = Recipe.load(path)
         assert Recipe.from_dict(recipe.to_dict()) == recipe
         assert recipe.name == path.stem

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy_executor import run
 
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import LinearAttention, compile
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
 from ridgeformer.transformer import (
@@ -88,7 +88,7 @@ def test_no_query_touches_the_context_of_a_compiled_model(name, causal):
     task = PrescribedSpectrum(features=3, supports=9, outputs=2, condition=20, queries=3)
     model = compile(
         make_solver(name), features=3, outputs=2, steps=3, ridge=1.0,
-        max_eigenvalue=task.max_eigenvalue, causal=causal,
+        to=LinearAttention(task.max_eigenvalue, causal=causal),
     )  # fmt: skip
     prompt = task.draw(2, seed=0)
     assert_no_leak(model.transformer, prompt, 100 * prompt.phi_query - 3)

@@ -3,13 +3,13 @@
 **Mat-vec heads.** In products that are silenced, A p is λ p. Where predictions come from depends on
 the construction, and so does what is left of them when a head is silenced at the queries too:
 
-    linear attention, CG       f grows with α by the same K p: that step's share of f is lost
+    α grows by multiples of p  f grows with α by the same K p: that step's share of f is lost
     fixed coefficients         the head that gives K α_t to the next step is f_t at the queries: f_t = 0
-    softmax attention, CG      f has a head of its own: f_t = k(x)ᵀα_t, whatever α_t has become
+    α and p, behind softmax    f has a head of its own: f_t = k(x)ᵀα_t, whatever α_t has become
 
 Silenced at the supports only, every construction reads f_t = k(x)ᵀα_t.
 
-**Reductions** in CG. Without them ρ = 0. A table's value at 0 is its end, so 1/ρ̂ and 1/pᵀAp stay
+**Reductions** of an adaptive solver. Without them ρ = 0. A table's value at 0 is its end, so 1/ρ̂ and 1/pᵀAp stay
 finite, but ρ̂ is held at 0: the step length is 0 and so is α, and β = ρ·(1/ρ̂) = 0. What remains is
 the change of unit: r_t = p_t = c_t(0)·r_{t−1}, a multiple of y. Without any head that reads from or
 writes to the aggregator nothing is sent to the supports at all, and r and p are 0 as well.
@@ -142,7 +142,7 @@ def expected_without(
 
 @dataclass(frozen=True)
 class AggregatorAblation:
-    """CG without reductions, or without anything that touches the aggregator."""
+    """An adaptive solver without reductions, or without anything that touches the aggregator."""
 
     heads: int
     largest_alpha: float
@@ -164,8 +164,8 @@ def ablate_aggregator(
     program = program_of(model)
     if not program.adaptive or model.certificate.attention != "linear":
         raise Refusal(
-            "Only adaptive solvers with linear attention need the aggregator: compile one, such as "
-            "conjugate gradients."
+            "Only adaptive solvers with linear attention need the aggregator: compile a solver that "
+            "takes inner products."
         )
     kinds: list[tuple[Place, Place]] = [("data", "aggregator")]
     if part == "all":

@@ -74,15 +74,15 @@ class Probe:
 
 
 def vectors(model: CompiledModel, prompt: Prompt) -> dict[Target, Float[Tensor, "batch k"]]:
-    """α_t, r_t and p_t of CG, by the solver, each of length 1."""
+    """α_t, r_t and p_t of the model's solver, each of length 1."""
     run = solve(
         solver_of(model), prompt, steps=model.certificate.steps, ridge=ridge_of(model),
         kernel=kernel_of(model), states=True,
     )  # fmt: skip
     if not {"r", "p"} <= set(run.states) or prompt.outputs != 1:
         raise Refusal(
-            "Probes look for a residual r and a direction p of one output: compile a solver that has "
-            "them, such as conjugate gradients."
+            "Probes look for a residual r and a direction p of one output: compile a solver whose state "
+            "has them."
         )
     last = model.certificate.steps
     wanted = {"alpha": range(1, last + 1), "r": range(last), "p": range(1, last)}
@@ -254,7 +254,7 @@ def both_streams(
 
 
 def probe_vectors(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
-    """Probes for every vector of a compiled CG; half of the prompts are fitted."""
+    """Probes for every vector of the model's solver; half of the prompts are fitted."""
     return probe_all(model, prompt, vectors(model, prompt), slice(0, prompt.supports), seed)
 
 

@@ -46,7 +46,7 @@ def ridge_entries(model: CompiledModel, twin: CompiledModel) -> dict[str, Tensor
     """By tensor, which entries are proportional to λ: of heads where heads read A p, else of MLPs.
 
     Beside heads that read A p, an MLP's entries in proportion to λ are the ends of tables, and so
-    are those of a gate. Chebyshev and heavy ball have no such entry: theirs is a sum, as in ω − ωηλ.
+    are those of a gate. Methods with momentum have no such entry: theirs is a sum, as in ω − ωηλ.
     """
     ratio = ridge_of(twin) / ridge_of(model)
     theirs = twin.transformer.state_dict()

@@ -1,4 +1,4 @@
-"""Baselines, one per file. The suites run over `BASELINES`, so an export here is all a new one needs."""
+"""Baselines, one per file. The suites run over `BASELINES`, so that a new one inherits every test."""
 
 from ridgeformer.baselines.adapter import Adapter
 from ridgeformer.baselines.base import Baseline
@@ -11,22 +11,24 @@ from ridgeformer.baselines.nadaraya_watson import Smoother
 from ridgeformer.baselines.nearest_neighbours import NearestNeighbours
 from ridgeformer.baselines.preconditioned import LearnedPreconditioners
 from ridgeformer.baselines.ridge import Ridge
+from ridgeformer.registry import register
 
-BASELINES: dict[str, type[Baseline]] = {
-    baseline.name: baseline
-    for baseline in (
-        LeastSquares,
-        Ridge,
-        GaussianProcessPosterior,
-        Lasso,
-        NearestNeighbours,
-        Smoother,
-        FixedSteps,
-        LearnedSteps,
-        LearnedPreconditioners,
-        Adapter,
-    )
-}
+BASELINES = Baseline.registry
+"""Every baseline by its name; `register` adds the user's own."""
+
+for _baseline in (
+    LeastSquares,
+    Ridge,
+    GaussianProcessPosterior,
+    Lasso,
+    NearestNeighbours,
+    Smoother,
+    FixedSteps,
+    LearnedSteps,
+    LearnedPreconditioners,
+    Adapter,
+):
+    register(_baseline)
 
 __all__ = [
     "BASELINES",

@@ -1,4 +1,4 @@
-"""A small network that was trained to learn from the supports of a prompt in a few steps."""
+"""A small network that has learned to adapt to the supports of a prompt in a few gradient steps."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.baselines.base import (
-    Baseline,
-    mean_squared,
-    training_generator,
-)
+from ridgeformer.baselines.base import Baseline, mean_squared, training_generator
 from ridgeformer.baselines.learning import learn
 from ridgeformer.tasks import LearnableTask, Prompt
 from ridgeformer.tasks.learnable import normal
 from ridgeformer.types import Refusal
 
 POOL = 1024
+"""The initial weights and step sizes are learned on this many training prompts."""
+
 FIRST_RATE = 0.1
+"""Every step size starts at this value."""
 
 
 class Network(NamedTuple):
-    """f(x) = ⟨w, x̃⟩ + ⟨v, tanh(Uᵀx̃)⟩, x̃ = (x, 1): a linear model, and features that move too.
+    """f(x) = ⟨w, x̃⟩ + ⟨v, tanh(Uᵀx̃)⟩ with x̃ = (x, 1): a linear model and learned features.
 
-    One for all prompts, or one for each in a leading axis.
+    All prompts share one network, or a leading axis holds one for each prompt.
     """
 
     w: Float[Tensor, "*batch inputs 1"]
@@ -39,7 +38,7 @@ class Network(NamedTuple):
     def gradient(
         self, x: Float[Tensor, "batch k inputs"], y: Float[Tensor, "batch k 1"]
     ) -> Network:
-        """Of |y − f(x)|²/2k, for every prompt; in closed form, so that prediction needs no autograd."""
+        """The gradient of |y − f(x)|²/2k for every prompt, in closed form so that `predict` needs no autograd."""
         hidden = (x @ self.U).tanh()
         error = (x @ self.w + hidden @ self.v - y) / x.shape[1]
         back = error @ self.v.mT * (1 - hidden.square())
@@ -51,7 +50,7 @@ class Network(NamedTuple):
         x: Float[Tensor, "batch k inputs"],
         y: Float[Tensor, "batch k 1"],
     ) -> Network:
-        """After gradient steps on the supports, of a size for each step and each of w, U and v."""
+        """The network after gradient steps on the supports; each of w, U and v has a size for each step."""
         now = self
         for rate in rates:
             slope = now.gradient(x, y)
@@ -61,10 +60,10 @@ class Network(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Adapter(Baseline):
-    """A few gradient steps on the supports, from weights and with steps that training prompts taught.
+    """A few gradient steps on the supports; initial weights and step sizes are learned from training prompts.
 
-    MAML (Finn, Abbeel, Levine 2017) through all its derivatives, with learned step sizes. The model
-    reads the raw features and has one output: several outputs are adapted to one at a time.
+    This is MAML (Finn, Abbeel, Levine 2017) with all second derivatives and with learned step sizes.
+    The model reads the raw features and has one output: it adapts to several outputs one at a time.
     """
 
     steps: int = 5
@@ -94,8 +93,8 @@ class Adapter(Baseline):
 
         def risk(parameters: list[Tensor], rows: Tensor) -> Tensor:
             *weights, rates = parameters
-            part = Prompt(*(t[rows] for t in fields(sample.prompt)))
-            return mean_squared(adapt(Network(*weights), rates, part), sample.targets[rows])
+            part = sample[rows]
+            return mean_squared(adapt(Network(*weights), rates, part.prompt), part.targets)
 
         *weights, rates = learn(
             [[w, U, v, rates]],
@@ -114,19 +113,15 @@ class Adapter(Baseline):
         return adapt(network, rates, prompt.to(torch.float64))
 
 
-def fields(prompt: Prompt) -> tuple[Tensor, Tensor, Tensor]:
-    return prompt.phi, prompt.y, prompt.phi_query
-
-
 def adapt(
     network: Network, rates: Float[Tensor, "steps 3"], prompt: Prompt
 ) -> Float[Tensor, "batch q r"]:
-    """Predictions after adapting, every output as a prompt of its own."""
+    """Predictions after adapting, where every output counts as a prompt of its own."""
     r = prompt.outputs
     phi, query = (with_one(t).repeat_interleave(r, 0) for t in (prompt.phi, prompt.phi_query))
     y = prompt.y.mT.reshape(-1, prompt.supports, 1)
-    found = network.adapted(rates, phi, y)(query)
-    return found.view(-1, r, query.shape[1]).mT
+    predicted = network.adapted(rates, phi, y)(query)
+    return predicted.view(-1, r, query.shape[1]).mT
 
 
 def with_one(x: Tensor) -> Tensor:

@@ -1,17 +1,19 @@
-"""`Baseline`: what predicts queries from supports, having seen training prompts of the task at most."""
+"""`Baseline`: a predictor of queries from supports that may learn from training prompts of the task."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.registry import Registry
 from ridgeformer.tasks import LearnableTask, Prompt, Sample, generator_of
+from ridgeformer.tasks.gaussian_process import distances
 from ridgeformer.types import Refusal
 
 B = TypeVar("B", bound="Baseline")
@@ -20,16 +22,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Baseline(ABC):
-    """A predictor of queries, each prompt and each output by itself."""
+    """A predictor of queries that treats each prompt and each output by itself."""
 
     name = ""
     label = ""
-    """For tables."""
+    """The name that tables show."""
+
+    registry: ClassVar[Registry[type[Baseline]]] = Registry("baseline")
 
     def fit(self, task: LearnableTask, seed: int) -> Baseline:
-        """The baseline with what it takes from the task: constants, or what training prompts teach.
+        """The baseline with constants that it takes from the task, or that it learns from training prompts.
 
-        Training prompts have the task's number of supports. The same seed learns the same.
+        Training prompts have the task's number of supports. The same seed gives the same baseline.
         """
         return self
 
@@ -38,6 +42,7 @@ class Baseline(ABC):
         """Predictions at the queries, in float64."""
 
     def learned(self, value: T | None) -> T:
+        """A constant that `fit` sets; a baseline that was not fitted is refused."""
         if value is None:
             raise Refusal(f"{self.name} has learned nothing yet: call fit(task, seed) first.")
         return value
@@ -50,7 +55,7 @@ class Baseline(ABC):
 
 
 TRAINING = 0xBA5E
-"""Sets the seeds of training prompts and first weights apart from those of any evaluation."""
+"""This number is part of the seed of training prompts and initial weights, so that no evaluation shares it."""
 
 
 def training_generator(seed: int) -> torch.Generator:
@@ -61,14 +66,8 @@ def training_prompts(task: LearnableTask, prompts: int, seed: int) -> Sample:
     return task.sample(prompts, training_generator(seed))
 
 
-def first_prompts(sample: Sample, prompts: int) -> Sample:
-    p = sample.prompt
-    part = Prompt(p.phi[:prompts], p.y[:prompts], p.phi_query[:prompts])
-    return Sample(part, sample.targets[:prompts])
-
-
 def tuned(baseline: B, option: str, values: Iterable[Any], sample: Sample) -> B:
-    """The baseline with the value of the option that has the least squared error on the sample."""
+    """The baseline with that value of the option which has the least squared error on the sample."""
     candidates = [replace(baseline, **{option: value}) for value in values]
     errors = torch.stack(
         [mean_squared(c.predict(sample.prompt), sample.targets) for c in candidates]
@@ -76,15 +75,10 @@ def tuned(baseline: B, option: str, values: Iterable[Any], sample: Sample) -> B:
     return candidates[int(errors.nan_to_num(nan=torch.inf).argmin())]
 
 
-def mean_squared(found: Tensor, targets: Tensor) -> Tensor:
-    return (found - targets).square().mean()
-
-
-def distances(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean, by differences: |a|² + |b|² − 2⟨a, b⟩ would cancel for near neighbours."""
-    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+def mean_squared(predicted: Tensor, targets: Tensor) -> Tensor:
+    return (predicted - targets).square().mean()
 
 
 def typical_distance(prompt: Prompt) -> float:
-    """The median distance of a query and a support."""
+    """The median distance between a query and a support."""
     return float(distances(prompt.phi_query, prompt.phi).median())

@@ -1,4 +1,4 @@
-"""Gradient descent on the supports of the prompt: steps that are fixed."""
+"""Gradient descent on the supports of the prompt, with one fixed step size."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ridgeformer.tasks import LearnableTask, Prompt, Sample
 from ridgeformer.types import Refusal
 
 PROMPTS = 4096
-"""Many, since a step that is too long for one prompt in a thousand can cost more than all others."""
+"""There are many, because a step that is too long for one prompt in a thousand can dominate the error."""
 GRID = np.logspace(-1.5, 0.5, 31)
-"""Steps in units of 1/λ̄, the mean λ_max(ΦᵀΦ/k) of training prompts."""
+"""Step sizes in units of 1/λ̄, where λ̄ is the mean λ_max(ΦᵀΦ/k) of training prompts."""
 
 
 class Moments(NamedTuple):
-    """All that gradient descent reads of the supports: ΦᵀΦ/k and yᵀΦ/k."""
+    """ΦᵀΦ/k and yᵀΦ/k, which are all that gradient descent reads of the supports."""
 
     gram: Float[Tensor, "batch p p"]
     cross: Float[Tensor, "batch r p"]
@@ -34,8 +34,8 @@ def moments(prompt: Prompt) -> Moments:
 
 
 def descend(m: Moments, preconditioners: Float[Tensor, "t p p"]) -> Float[Tensor, "batch p r"]:
-    """w_T of w_{t+1} = w_t − P_t ∇L(w_t) from w_0 = 0, L(w) = |y − Φw|²/2k."""
-    w = torch.zeros_like(m.cross)  # a row for each output
+    """The last iterate w_T of w_{t+1} = w_t − P_t ∇L(w_t) from w_0 = 0, with L(w) = |y − Φw|²/2k."""
+    w = torch.zeros_like(m.cross)  # It has a row for each output.
     for preconditioner in preconditioners:
         w = w - (w @ m.gram - m.cross) @ preconditioner.mT
     return w.mT

@@ -1,4 +1,4 @@
-"""Lasso: least squares with few non-zero weights."""
+"""The lasso: least squares with few non-zero weights."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ridgeformer.tasks import LearnableTask, Prompt
 
 PROMPTS = 128
 GRID = np.logspace(0, -4, 17)
-"""α in units of the mean α at which all weights vanish, the largest first, as warm starts want it."""
+"""α in units of the mean α at which all weights vanish. The largest comes first, for warm starts."""
 
 
 @dataclass(frozen=True)
 class Lasso(Baseline):
-    """The w of least |y − Φw|²/2k + α|w|₁ on the raw features, α tuned on training prompts."""
+    """The w that minimises |y − Φw|²/2k + α|w|₁ on the raw features; α is tuned on training prompts."""
 
     alpha: float | None = None
 
@@ -34,8 +34,8 @@ class Lasso(Baseline):
         prompt = sample.prompt
         largest = (prompt.phi.mT @ prompt.y).abs().amax((1, 2)) / prompt.supports
         alphas = float(largest.mean()) * GRID
-        found = prompt.phi_query @ weights(prompt, alphas)
-        errors = torch.stack([mean_squared(f, sample.targets) for f in found])
+        predictions = prompt.phi_query @ weights(prompt, alphas)
+        errors = torch.stack([mean_squared(each, sample.targets) for each in predictions])
         return replace(self, alpha=float(alphas[int(errors.argmin())]))
 
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
@@ -44,16 +44,16 @@ class Lasso(Baseline):
 
 
 def weights(prompt: Prompt, alphas: np.ndarray) -> Float[Tensor, "alphas batch p r"]:
-    """By scikit-learn's coordinate descent, which takes one prompt and one output at a time."""
+    """Weights for each α by scikit-learn's coordinate descent, one prompt and one output at a time."""
     with warnings.catch_warnings():
-        # On nearly collinear inputs it may stop with a gap of 1e-5: no matter for a prediction.
+        # On nearly collinear inputs it may stop with a gap of 1e-5, which predictions do not show.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = [
+        solutions = [
             [
-                # Each output by itself: with a matrix it would solve the multi-task Lasso.
+                # Given a matrix of outputs, it would solve the multi-task lasso instead.
                 lasso_path(np.asfortranarray(x), y, alphas=alphas, tol=1e-8, max_iter=100_000)[1]
                 for y in outputs.T
             ]
             for x, outputs in zip(prompt.phi.numpy(), prompt.y.numpy(), strict=True)
         ]
-    return torch.from_numpy(np.array(found)).permute(3, 0, 2, 1)
+    return torch.from_numpy(np.array(solutions)).permute(3, 0, 2, 1)

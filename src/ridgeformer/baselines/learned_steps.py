@@ -1,4 +1,4 @@
-"""Gradient descent on the supports of the prompt: a learned size for every step."""
+"""Gradient descent on the supports of the prompt, with a learned size for every step."""
 
 from __future__ import annotations
 
@@ -9,31 +9,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.baselines.base import (
-    Baseline,
-    first_prompts,
-    mean_squared,
-    training_generator,
-)
-from ridgeformer.baselines.gradient_descent import (
-    FixedSteps,
-    Moments,
-    descend,
-    moments,
-    scalar,
-)
+from ridgeformer.baselines.base import Baseline, mean_squared, training_generator
+from ridgeformer.baselines.gradient_descent import FixedSteps, Moments, descend, moments, scalar
 from ridgeformer.baselines.learning import learn
 from ridgeformer.tasks import LearnableTask, Prompt
 from ridgeformer.types import Refusal
 
 POOL = 8192
-"""Training prompts."""
+"""The step sizes are learned on this many training prompts."""
+
 WIDTHS = (0.0, 0.1, 0.5, 0.9)
+"""Learning may start at Chebyshev's steps for each of these half-widths of the spectrum."""
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedSteps(Baseline):
-    """w_{t+1} = w_t − η_t ∇L(w_t) on the raw features; η_1 … η_T are learned."""
+    """w_{t+1} = w_t − η_t ∇L(w_t) on the raw features; the step sizes η_1 … η_T are learned."""
 
     steps: int = 8
     updates: int = 400
@@ -49,22 +40,22 @@ class LearnedSteps(Baseline):
             )
 
     def first(self, width: float, features: int) -> Tensor:
-        """Where learning may begin, in units of the best common η: Chebyshev's steps for 1 ± width.
+        """Initial steps in units of the best common η: Chebyshev's steps for a spectrum within 1 ± width.
 
-        The order of scalar steps does not matter, so that equal ones would stay equal.
+        The result does not depend on the order of scalar steps, so that equal ones would stay equal.
         """
         angles = pi * (torch.arange(self.steps, dtype=torch.float64) + 0.5) / self.steps
         return 1 / (1 + width * angles.cos())
 
     def spread(self, learned: Tensor, features: int) -> Float[Tensor, "t p p"]:
-        """The P_t that they stand for, in the same units."""
+        """The preconditioners P_t that the learned parameters stand for, in the same units."""
         return scalar(learned, features)
 
     def fit(self, task: LearnableTask, seed: int) -> LearnedSteps:
         generator = training_generator(seed)
         sample = task.sample(POOL, generator)
         prompt, p = sample.prompt, sample.prompt.features
-        common = FixedSteps(self.steps).tuned_on(first_prompts(sample, 1024))
+        common = FixedSteps(self.steps).tuned_on(sample[:1024])
         eta, known = common.learned(common.eta), moments(prompt)
 
         def risk(parameters: list[Tensor], rows: Tensor) -> Tensor:
@@ -72,7 +63,7 @@ class LearnedSteps(Baseline):
             w = descend(part, eta * self.spread(parameters[0], p))
             return mean_squared(prompt.phi_query[rows] @ w, sample.targets[rows])
 
-        (found,) = learn(
+        (best,) = learn(
             [[scale * self.first(width, p)] for width in WIDTHS for scale in (1.0, 0.7)],
             risk,
             pool=POOL,
@@ -81,7 +72,7 @@ class LearnedSteps(Baseline):
             rate=0.02,
             generator=generator,
         )
-        return replace(self, preconditioners=eta * self.spread(found, p))
+        return replace(self, preconditioners=eta * self.spread(best, p))
 
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
         preconditioners = self.learned(self.preconditioners)

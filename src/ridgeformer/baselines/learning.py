@@ -1,4 +1,4 @@
-"""How learned baselines learn: Adam on a pool of training prompts, with a small budget."""
+"""The optimiser of learned baselines: Adam on a pool of training prompts, for a few hundred updates."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def learn(
     rate: float,
     generator: torch.Generator,
 ) -> list[Tensor]:
-    """What Adam makes of the best start, on batches of the pool, with a rate that falls to 0 as a cosine.
+    """Runs Adam from the best of several starts, on batches of the pool, with a cosine decay of the rate.
 
-    What is best is said by the whole pool. If the end is not better than the start, it is the start.
+    The risk on the whole pool decides which start is best, and whether the end is better than that
+    start; if it is not, the start is returned.
     """
     everything = torch.arange(pool)
 

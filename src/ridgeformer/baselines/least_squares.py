@@ -1,4 +1,4 @@
-"""Least squares: the w of least norm among those that fit the supports best."""
+"""Least squares, with the smallest weights among those that fit the supports best."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ridgeformer.tasks import Prompt
 
 @dataclass(frozen=True)
 class LeastSquares(Baseline):
-    """w = Φ⁺y on the raw features, with fewer supports than features too. It takes nothing from a task."""
+    """w = Φ⁺y on the raw features, also with fewer supports than features; there is nothing to fit to a task."""
 
     name = "least-squares"
     label = "Least squares"
 
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
         prompt = prompt.to(torch.float64)
-        # gelsd cuts singular values that are round-off, where a QR would divide by them.
+        # gelsd drops singular values that are round-off; a QR factorisation would divide by them.
         w: Tensor = torch.linalg.lstsq(prompt.phi, prompt.y, driver="gelsd").solution
         return prompt.phi_query @ w

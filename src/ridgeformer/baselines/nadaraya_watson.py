@@ -9,23 +9,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.baselines.base import (
-    Baseline,
-    distances,
-    training_prompts,
-    tuned,
-    typical_distance,
-)
+from ridgeformer.baselines.base import Baseline, training_prompts, tuned, typical_distance
 from ridgeformer.tasks import LearnableTask, Prompt
+from ridgeformer.tasks.gaussian_process import distances
 
 PROMPTS = 256
 GRID = np.logspace(-2, 1, 31)
-"""Bandwidths in units of the median distance of a query and a support."""
+"""Bandwidths in units of the median distance between a query and a support."""
 
 
 @dataclass(frozen=True)
 class Smoother(Baseline):
-    """Σ_j k_j(x) y_j / Σ_j k_j(x), k Gaussian with a tuned bandwidth."""
+    """Σ_j k_j(x) y_j / Σ_j k_j(x), where k is Gaussian with a tuned bandwidth."""
 
     bandwidth: float | None = None
 
@@ -39,7 +34,7 @@ class Smoother(Baseline):
 
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
         width, prompt = self.learned(self.bandwidth), prompt.to(torch.float64)
-        # A softmax of the exponents: the solver of this name divides by a sum of kernel values,
-        # which underflows far from all supports, where the nearest one should decide.
+        # A sum of kernel values, by which the solver of this name divides, underflows far from all
+        # supports, where the nearest one should decide; a softmax of the exponents does not.
         exponents = -0.5 * (distances(prompt.phi_query, prompt.phi) / width).square()
         return exponents.softmax(-1) @ prompt.y

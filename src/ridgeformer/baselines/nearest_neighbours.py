@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.baselines.base import Baseline, distances, training_prompts, tuned
+from ridgeformer.baselines.base import Baseline, training_prompts, tuned
 from ridgeformer.tasks import LearnableTask, Prompt
+from ridgeformer.tasks.gaussian_process import distances
 from ridgeformer.types import Refusal
 
 PROMPTS = 256
@@ -17,7 +18,7 @@ PROMPTS = 256
 
 @dataclass(frozen=True)
 class NearestNeighbours(Baseline):
-    """The targets of the k nearest supports, averaged; k is tuned. The earlier of two equally near goes first."""
+    """The mean target of the k nearest supports; k is tuned. Of two equally near, the earlier is taken."""
 
     neighbours: int | None = None
 

@@ -1,4 +1,4 @@
-"""Gradient descent on the supports of the prompt: a learned preconditioner for every step."""
+"""Gradient descent on the supports of the prompt, with a learned preconditioner for every step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ridgeformer.baselines.learned_steps import LearnedSteps
 class LearnedPreconditioners(LearnedSteps):
     """w_{t+1} = w_t − P_t ∇L(w_t) on the raw features, with learned p×p matrices P_t.
 
-    What T layers of linear self-attention can do, and what they learn to do (Ahn, Cheng, Daneshmand,
-    Sra 2023). It starts at scalar ones.
+    T layers of linear self-attention can run this method, and they learn to (Ahn, Cheng, Daneshmand,
+    Sra 2023). Learning starts at scalar preconditioners.
     """
 
     name = "gd-preconditioned"

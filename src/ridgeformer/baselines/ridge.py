@@ -19,7 +19,7 @@ GRID = np.logspace(-5, 1, 25)
 
 @dataclass(frozen=True)
 class Ridge(Baseline):
-    """w = (ΦᵀΦ + λI)⁻¹Φᵀy on the raw features, with the task's own λ (`task.ridge`), else a tuned one."""
+    """w = (ΦᵀΦ + λI)⁻¹Φᵀy on the raw features, with the task's own λ (`task.ridge`) or a tuned one."""
 
     ridge: float | None = None
 
@@ -27,9 +27,8 @@ class Ridge(Baseline):
     label = "Ridge regression"
 
     def fit(self, task: LearnableTask, seed: int) -> Ridge:
-        own = getattr(task, "ridge", None)
-        if own is not None:
-            return replace(self, ridge=float(own))
+        if task.ridge is not None:
+            return replace(self, ridge=task.ridge)
         sample = training_prompts(task, PROMPTS, seed)
         scale = float(kernel_eigenvalues(sample.prompt)[:, -1].mean())
         return tuned(self, "ridge", (float(v) for v in scale * GRID), sample)

@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from ridgeformer import __version__
-from ridgeformer.cli import compile, solve, zoo
+from ridgeformer.cli import compile, export, solve, zoo
 from ridgeformer.cli.commands import Commands, register, register_with_options
 from ridgeformer.cli.demo import demo
 from ridgeformer.cli.evaluate import evaluate
-from ridgeformer.cli.export import export
 from ridgeformer.cli.inspect import inspect
 from ridgeformer.cli.predict import predict
 from ridgeformer.cli.study import study
@@ -30,7 +29,8 @@ app = typer.Typer(
 register_with_options(app, compile.compile, compile.options)
 register(app, predict)
 register_with_options(app, solve.solve, solve.options)
-for command in (inspect, export, evaluate, demo, study, verify, train):
+register_with_options(app, export.export, export.options)
+for command in (inspect, evaluate, demo, study, verify, train):
     register(app, command)
 app.add_typer(zoo.app, name="zoo")
 

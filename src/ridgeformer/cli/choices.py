@@ -28,6 +28,7 @@ RENAMED: dict[tuple[type, str], str] = {(Interpolated, "width"): "mlp_width"}
 
 PHRASES = {
     "attention": "{} attention", "mlp": "the {} MLP", "kernel": "the {} kernel", "solver": "{}",
+    "to": "the {} exporter",
 }  # fmt: skip
 
 

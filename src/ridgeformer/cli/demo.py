@@ -13,6 +13,6 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
 ) -> None:
     """Compile CG, run it beside the textbook, the closed form and the theorem, and draw it."""
-    from ridgeformer.cli.experiments import demo as run
+    from ridgeformer.experiments import demo as run
 
     run(out, seed)

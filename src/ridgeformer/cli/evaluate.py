@@ -29,7 +29,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """Measure a model on its task: against the best predictor, baselines and shifts; one page, one table."""
-    from ridgeformer.cli.experiments import evaluate as run
+    from ridgeformer.experiments import evaluate as run
 
     named = [] if baseline == ["none"] else baseline
     where = out or Path("results") / f"evaluate-{model.absolute().name}"

@@ -21,7 +21,7 @@ def study(
     prompts: Annotated[int | None, typer.Option(help="Prompts per setting.")] = None,
 ) -> None:
     """Measure one question and write one page and its numbers; without a name, list the studies."""
-    from ridgeformer.cli.experiments import STUDIES, find_study, run_study
+    from ridgeformer.experiments import STUDIES, find_study, run_study
 
     if name is None:
         for known in STUDIES.values():

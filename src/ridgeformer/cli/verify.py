@@ -15,11 +15,11 @@ def verify(
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
 ) -> None:
     """Measure every theorem as measured/bound, and draw it; exit 1 if one does not hold."""
-    from ridgeformer.cli.experiments import THEOREMS, chosen
-    from ridgeformer.cli.experiments import verify as run
+    from ridgeformer.experiments import THEOREMS, chosen
+    from ridgeformer.experiments import verify as run
 
-    verdicts = run(chosen(THEOREMS, only), out, seed=seed, fast=fast)
-    failed = [v.theorem.name for v in verdicts if not v.holds]
+    findings = run(chosen(THEOREMS, only), out, seed=seed, fast=fast)
+    failed = [finding.name for finding in findings if not finding.holds]
     if failed:
         typer.echo(f"Does not hold: {', '.join(failed)}.", err=True)
         raise typer.Exit(1)

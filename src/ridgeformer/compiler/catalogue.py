@@ -141,7 +141,7 @@ def compiled_entries() -> list[Entry]:
 
 
 def entry(label: str) -> Entry:
-    """The combination of that label, such as `cg none linear linear relu`."""
+    """The combination of that label, as the words of its solver, kernel and target."""
     for known in entries():
         if known.label == label:
             return known

@@ -1,1 +1,41 @@
-"""What is measured with the library: theorems, studies, evaluations and the demo, and their pages."""
+"""What is measured with the library: theorems, studies, evaluations and the demo, and their pages.
+
+This is the only door to the experiments; each is imported when it is asked for.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ridgeformer.experiments.demonstration import demo
+    from ridgeformer.experiments.evaluation import evaluate
+    from ridgeformer.experiments.finding import Finding
+    from ridgeformer.experiments.studies import STUDIES, Study, find_study, run_study
+    from ridgeformer.experiments.theorems import (
+        THEOREMS,
+        SolverReport,
+        Theorem,
+        chosen,
+        verify,
+        verify_solver,
+    )
+
+_HOMES = {
+    "demonstration": ["demo"],
+    "evaluation": ["evaluate"],
+    "finding": ["Finding"],
+    "studies": ["STUDIES", "Study", "find_study", "run_study"],
+    "theorems": ["THEOREMS", "SolverReport", "Theorem", "chosen", "verify", "verify_solver"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "STUDIES", "THEOREMS", "Finding", "SolverReport", "Study", "Theorem", "chosen", "demo", "evaluate",
+    "find_study", "run_study", "verify", "verify_solver",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

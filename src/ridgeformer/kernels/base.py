@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
-from math import exp
+from math import exp, sqrt
 from typing import Any, ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -131,3 +133,59 @@ class Kernel(ABC):
     def from_dict(cls, options: dict[str, Any]) -> Kernel:
         """The kernel with the options that `to_dict` wrote, without the name."""
         return cls(**options)
+
+    def lipschitz(self, max_norm: float) -> float:
+        """A c with |k(a, b) − k(â, b̂)| ≤ c(|a − â| + |b − b̂|) for all features of norm up to max_norm."""
+        logits = self.logits()
+        if logits is None or not logits.features.linear:
+            raise Refusal(
+                f"No Lipschitz constant of the {self.name} kernel is known: define `lipschitz`."
+            )
+        longest, stretch = logits.features.longest(max_norm), logits.features.longest(1.0)
+        if logits.norm:
+            return self.distance_slope(logits) * stretch
+        return logits.scale * stretch * longest * exp(logits.scale * longest**2)
+
+    def drift(
+        self,
+        a: Float[Tensor, "batch n p"],
+        a_moved: Float[Tensor, "batch n p"],
+        b: Float[Tensor, "batch m p"],
+        b_moved: Float[Tensor, "batch m p"],
+    ) -> Float[Tensor, "batch n m"]:
+        """A bound on |k(a_i, b_j) − k(â_i, b̂_j)| for every pair, when a and b have moved to â and b̂."""
+        logits = self.logits()
+        if logits is None:
+            raise Refusal(
+                f"No bound on the drift of the {self.name} kernel is known: define `drift`."
+            )
+        a, a_moved, b, b_moved = (logits.features(x) for x in (a, a_moved, b, b_moved))
+        if logits.norm:
+            by_a, by_b = ((x - moved).norm(dim=-1) for x, moved in ((a, a_moved), (b, b_moved)))
+            bound: Tensor = self.distance_slope(logits) * (by_a[:, :, None] + by_b[:, None, :])
+            return bound
+        scale = logits.scale
+        return dot_product_drift(a, a_moved, b, b_moved, lambda z: scale * (scale * z).exp())
+
+    def distance_slope(self, logits: Logits) -> float:
+        """e^{−1/2}√s, the largest slope of exp(−s·d²/2) in the distance d."""
+        if 2 * logits.norm != logits.scale:
+            raise Refusal(
+                f"No bound on the drift of the {self.name} kernel is known: define `lipschitz` and `drift`."
+            )
+        return exp(-0.5) * sqrt(logits.scale)
+
+
+def dot_product_drift(
+    a: Tensor, a_moved: Tensor, b: Tensor, b_moved: Tensor, slope: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """`Kernel.drift` of k(a, b) = h(⟨a, b⟩), where slope(z) is the largest |h'| on [−z, z]."""
+    norm_a, norm_b = (
+        torch.maximum(x.norm(dim=-1), moved.norm(dim=-1))
+        for x, moved in ((a, a_moved), (b, b_moved))
+    )
+    by_a, by_b = ((x - moved).norm(dim=-1) for x, moved in ((a, a_moved), (b, b_moved)))
+    largest = norm_a[:, :, None] * norm_b[:, None, :]
+    change = by_a[:, :, None] * norm_b[:, None, :] + norm_a[:, :, None] * by_b[:, None, :]
+    bound: Tensor = change * slope(largest)
+    return bound

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Range
+from ridgeformer.kernels.base import Range, dot_product_drift
 from ridgeformer.kernels.feature_map import FeatureMap
 from ridgeformer.kernels.projected import PROJECTION_HELP, Projected
 
@@ -30,3 +31,17 @@ class Linear(Projected):
     def range(self, max_norm: float) -> Range:
         top = (self.stretch * max_norm) ** 2
         return Range(-top, top, 0.0)
+
+    def lipschitz(self, max_norm: float) -> float:
+        """‖U‖²N for norms up to N."""
+        return self.stretch**2 * max_norm
+
+    def drift(
+        self,
+        a: Float[Tensor, "batch n p"],
+        a_moved: Float[Tensor, "batch n p"],
+        b: Float[Tensor, "batch m p"],
+        b_moved: Float[Tensor, "batch m p"],
+    ) -> Float[Tensor, "batch n m"]:
+        a, a_moved, b, b_moved = (self.project(x) for x in (a, a_moved, b, b_moved))
+        return dot_product_drift(a, a_moved, b, b_moved, torch.ones_like)

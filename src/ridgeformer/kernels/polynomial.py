@@ -9,7 +9,7 @@ from math import comb, factorial, prod, sqrt
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel, Range
+from ridgeformer.kernels.base import Kernel, Range, dot_product_drift
 from ridgeformer.kernels.feature_map import FeatureMap, Monomial, check_monomials
 from ridgeformer.types import Refusal
 
@@ -65,3 +65,19 @@ class Polynomial(Kernel):
     @classmethod
     def examples(cls) -> tuple[Kernel, ...]:
         return cls(2), cls(3)
+
+    def lipschitz(self, max_norm: float) -> float:
+        """d·N·(N² + c)^{d−1} for norms up to N."""
+        return max_norm * self.degree * (max_norm**2 + self.offset) ** (self.degree - 1)
+
+    def drift(
+        self,
+        a: Float[Tensor, "batch n p"],
+        a_moved: Float[Tensor, "batch n p"],
+        b: Float[Tensor, "batch m p"],
+        b_moved: Float[Tensor, "batch m p"],
+    ) -> Float[Tensor, "batch n m"]:
+        def slope(largest: Tensor) -> Tensor:
+            return self.degree * (largest + self.offset) ** (self.degree - 1)
+
+        return dot_product_drift(a, a_moved, b, b_moved, slope)

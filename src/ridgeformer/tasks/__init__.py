@@ -1,5 +1,6 @@
-"""Tasks, one per file: distributions over prompts."""
+"""Tasks, one per file: distributions over prompts. The suites run over `TASKS` and `LEARNABLE`."""
 
+from ridgeformer.registry import Registry, register
 from ridgeformer.tasks.base import Prompt, Task, write_arrays
 from ridgeformer.tasks.gaussian_process import GaussianProcess
 from ridgeformer.tasks.heteroskedastic import Heteroskedastic
@@ -14,26 +15,26 @@ from ridgeformer.tasks.relu_network import ReLUNetwork
 from ridgeformer.tasks.sparse_regression import SparseRegression
 from ridgeformer.tasks.spectrum import PrescribedSpectrum
 
-LEARNABLE: dict[str, type[LearnableTask]] = {
-    task.name: task
-    for task in (
-        LinearRegression,
-        GaussianProcess,
-        SparseRegression,
-        PolynomialRegression,
-        Heteroskedastic,
-        MixtureOfRegressions,
-        LogisticRegression,
-        PoissonRegression,
-        ReLUNetwork,
-    )
-}
-"""Those that know their best predictor, and that transformers are trained on."""
+TASKS: Registry[type[Task]] = Task.registry
+"""Every task by its name; `register` adds the user's own."""
 
-TASKS: dict[str, type[Task]] = {
-    **{task.name: task for task in (PrescribedSpectrum, KernelDraw)},
-    **LEARNABLE,
-}
+LEARNABLE = LearnableTask.registry
+"""The tasks among them that transformers are trained on, since they know their best predictor."""
+
+for _task in (
+    PrescribedSpectrum,
+    KernelDraw,
+    LinearRegression,
+    GaussianProcess,
+    SparseRegression,
+    PolynomialRegression,
+    Heteroskedastic,
+    MixtureOfRegressions,
+    LogisticRegression,
+    PoissonRegression,
+    ReLUNetwork,
+):
+    register(_task)
 
 __all__ = [
     "LEARNABLE",

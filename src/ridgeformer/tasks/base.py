@@ -8,13 +8,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.registry import Registry
 from ridgeformer.types import Refusal, counted
 
 Array = Tensor | np.ndarray | Sequence[Any]
@@ -187,9 +188,11 @@ def write_arrays(path: str | Path, **arrays: np.ndarray) -> None:
 
 
 class Task(ABC):
-    """A distribution over prompts. The same seed draws the same prompts."""
+    """A distribution over prompts."""
 
     name: str
+    registry: ClassVar[Registry[Any]] = Registry("task")
 
     @abstractmethod
-    def draw(self, batch: int, seed: int) -> Prompt: ...
+    def draw(self, batch: int, seed: int) -> Prompt:
+        """Draws a batch of prompts; the same seed draws the same prompts."""

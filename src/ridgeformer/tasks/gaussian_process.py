@@ -1,4 +1,4 @@
-"""Gaussian-process regression: a smooth function of a few inputs, with known or drawn scales."""
+"""Gaussian-process regression: a smooth function of a few inputs, whose scales are known or drawn."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Smoothness = Literal["rbf", "matern12", "matern32", "matern52"]
 
 
 def covariance(kind: Smoothness, distance: Tensor) -> Tensor:
-    """Unit-variance covariance at a distance in units of the lengthscale."""
+    """The covariance of variance 1 at a distance, which is in units of the lengthscale."""
     if kind == "rbf":
         return (-0.5 * distance.square()).exp()
     if kind == "matern12":
@@ -31,7 +31,7 @@ def covariance(kind: Smoothness, distance: Tensor) -> Tensor:
 
 
 def distances(a: Tensor, b: Tensor) -> Tensor:
-    # The direct difference: |a|² + |b|² − 2⟨a, b⟩ would cancel for near neighbours.
+    """Euclidean distances, taken from differences, since |a|² + |b|² − 2⟨a, b⟩ cancels for near points."""
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -39,8 +39,8 @@ def distances(a: Tensor, b: Tensor) -> Tensor:
 class GaussianProcess(LearnableTask):
     """f ~ GP(0, k(|x − x'|/ℓ)), x uniform on [−1, 1]^d, y = f(x) + N(0, noise variance).
 
-    With several lengthscales each prompt has one of them, all equally likely; so with several
-    `noise_variances`, which take the place of `noise_variance`.
+    With several `lengthscales` each prompt has one of them, all equally likely. The same holds for
+    several `noise_variances`, which take the place of `noise_variance`.
     """
 
     smoothness: Smoothness = "rbf"
@@ -67,6 +67,9 @@ class GaussianProcess(LearnableTask):
         """The pairs of lengthscale and noise variance that a prompt may have."""
         return list(product(self.lengthscales, self.noise_variances or (self.noise_variance,)))
 
+    def gaussian_process(self) -> GaussianProcess:
+        return self
+
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         x = 2 * uniform(generator, batch, points, self.features) - 1
         which = torch.randint(len(self.settings), (batch,), generator=generator)
@@ -76,7 +79,7 @@ class GaussianProcess(LearnableTask):
         return x, torch.linalg.cholesky(system) @ normal(generator, batch, points, 1)
 
     def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The posterior mean, for several lengthscales or noises averaged by their evidence."""
+        """The posterior mean; those of several lengthscales or noise variances are averaged by evidence."""
         phi, y, query = prompt.phi.double(), prompt.y.double(), prompt.phi_query.double()
         between, across = distances(phi, phi), distances(query, phi)
         means, evidence = [], []

@@ -41,7 +41,7 @@ class Heteroskedastic(LearnableTask):
         return x, x @ w + self.deviation(x) * normal(generator, batch, points, 1)
 
     def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The posterior mean: ridge regression in which a support counts with weight 1/σ(x)²."""
+        """The posterior mean, which is ridge regression that gives a support the weight 1/σ(x)²."""
         phi, y, query = prompt.phi.double(), prompt.y.double(), prompt.phi_query.double()
         prior = 3 / self.features
         noise = self.deviation(phi)[..., 0].square()

@@ -1,8 +1,9 @@
-"""Targets drawn from a kernel: a Gaussian process on Gaussian features, with noise."""
+"""Targets from a Gaussian process whose covariance is a kernel, on Gaussian features, with noise."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ridgeformer.kernels import Gaussian, Kernel
 from ridgeformer.tasks.base import Prompt, Task
+from ridgeformer.tasks.learnable import normal as standard_normal
 from ridgeformer.types import Refusal
 
 
@@ -25,7 +27,7 @@ class KernelDraw(Task):
     scale: float = 1.0
     noise: float = 0.3
     copies: int = 0
-    """How many supports repeat the features of the first one, each with noise of its own."""
+    """This many supports repeat the features of the first one, each with noise of its own."""
 
     name = "kernel"
 
@@ -40,12 +42,8 @@ class KernelDraw(Task):
         return self.draw_with_truth(batch, seed)[0]
 
     def draw_with_truth(self, batch: int, seed: int) -> tuple[Prompt, Float[Tensor, "batch q r"]]:
-        """Prompts, and the value of the drawn function at their queries, without noise."""
-        generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+        """Draws prompts, and the values of the drawn functions at their queries, without noise."""
+        normal = partial(standard_normal, torch.Generator().manual_seed(seed))
         phi = self.scale * normal(batch, self.supports, self.features)
         phi[:, self.supports - self.copies :] = phi[:, :1]
         phi_query = self.scale * normal(batch, self.queries, self.features)
@@ -54,8 +52,8 @@ class KernelDraw(Task):
         root = vectors * values.clamp(min=0).sqrt()[:, None, :]
         white = normal(batch, self.supports, self.outputs)
         y = root @ white + self.noise * normal(batch, self.supports, self.outputs)
-        # Queries given supports: what the same white noise says, and the part that it leaves open.
-        # Eigenvalues that are round-off would say nothing but round-off.
+        # The queries are drawn given the supports: a part that the same white noise determines, and a part
+        # that is independent of it. Eigenvalues that are round-off are left out.
         kept = values > 1e-12 * values[:, -1:]
         inverse = torch.where(kept, values, 1.0).rsqrt() * kept
         known = self.kernel(phi_query, phi) @ (vectors * inverse[:, None, :])

@@ -1,40 +1,60 @@
-"""What a transformer can be trained on: prompts with the targets of their queries, and the best guess."""
+"""`LearnableTask`: a task that transformers are trained on, since it knows the targets of its queries.
+
+It knows the best prediction of these targets too, which trained models are compared with.
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.registry import Registry
 from ridgeformer.tasks.base import Prompt, Task
 from ridgeformer.types import Refusal
+
+if TYPE_CHECKING:
+    from ridgeformer.tasks.gaussian_process import GaussianProcess
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Prompts, and what was observed at their queries, noise included."""
+    """Prompts, and the noisy values that were observed at their queries."""
 
     prompt: Prompt
     targets: Float[Tensor, "batch q r"]
 
+    def __getitem__(self, rows: slice | Tensor) -> Sample:
+        """Some of the prompts, with their targets."""
+        return Sample(self.prompt[rows], self.targets[rows])
+
+
+class LearnableTasks(Registry[type["LearnableTask"]]):
+    """The registry of learnable tasks; its members are in the registry of all tasks, too."""
+
+    def add(self, member: type[LearnableTask]) -> type[LearnableTask]:
+        Task.registry.add(member)
+        return super().add(member)
+
 
 @dataclass(frozen=True)
 class LearnableTask(Task):
-    """A prior over functions, with inputs and noise. Its best predictor is part of it."""
+    """A distribution over functions, their inputs and the noise, together with its best predictor."""
 
     features: int = 2
     supports: int = 32
     queries: int = 32
     outputs = 1
 
+    registry: ClassVar[LearnableTasks] = LearnableTasks("learnable task")
     exact = True
-    """Whether `best` is the Bayes predictor; else it is the best that is known."""
+    """Whether `best` is the Bayes predictor; otherwise it is the best predictor that is known."""
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -45,26 +65,36 @@ class LearnableTask(Task):
             self.require(getattr(self, name) >= 1, f"{name} ≥ 1", name)
 
     def require(self, holds: bool, what: str, *names: str) -> None:
+        """Refuses the parameters that are named unless the condition holds."""
         if not holds:
             seen = ", ".join(f"{name} {getattr(self, name)}" for name in names)
             raise Refusal(f"A {self.name} task needs {what}; got {seen}.")
 
     @abstractmethod
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Inputs [batch, points, features] and noisy values [batch, points, 1] of one function each."""
+        """Draws a function for each prompt: inputs [batch, points, features], noisy values [batch, points, 1]."""
 
     @abstractmethod
     def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The best prediction of the queries' targets from the supports, for squared error."""
+        """The prediction of the queries' targets from the supports that has the least squared error."""
+
+    @property
+    def ridge(self) -> float | None:
+        """The λ with which ridge regression on the raw features is the best predictor, if there is one."""
+        return None
+
+    def gaussian_process(self) -> GaussianProcess | None:
+        """The Gaussian process that the functions are drawn from, if they are drawn from one."""
+        return None
 
     def sample(self, batch: int, generator: torch.Generator, supports: int | None = None) -> Sample:
-        """Supports and queries of the same functions; by default as many supports as the task has."""
+        """Draws prompts and their targets; they have as many supports as the task, unless told otherwise."""
         k = self.supports if supports is None else supports
         x, y = self.observe(batch, k + self.queries, generator)
         return Sample(Prompt(x[:, :k], y[:, :k], x[:, k:]), y[:, k:])
 
     def slices(self) -> dict[str, LearnableTask]:
-        """Parts of a mixed task by name, whose scores differ; none by default."""
+        """The parts of a mixed task by name, each of which is scored alone; most tasks have none."""
         return {}
 
     def draw(self, batch: int, seed: int) -> Prompt:
@@ -75,9 +105,9 @@ class LearnableTask(Task):
 
 
 def generator_of(*numbers: int) -> torch.Generator:
-    """A stream of random numbers for a seed of several parts.
+    """A generator of random numbers for a seed of several parts.
 
-    torch reads the last 32 bits of a seed alone, so that sums of parts could meet each other.
+    PyTorch reads only the last 32 bits of a seed, so that sums of parts could coincide.
     """
     mixed = np.random.SeedSequence(numbers).generate_state(1)
     return torch.Generator().manual_seed(int(mixed[0]))

@@ -1,4 +1,4 @@
-"""Linear regression with a spectrum of its own in every prompt."""
+"""Linear regression in which every prompt has a spectrum of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ridgeformer.tasks.base import Prompt
 from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
 
 CONDITIONS = (1.0, 3.0, 10.0, 30.0)
-"""Condition numbers that are scored one by one, besides the task's largest."""
+"""Each of these condition numbers is scored alone, besides the task's largest."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LinearRegression(LearnableTask):
     """y = ⟨w, x⟩ + noise, w ~ N(0, I/d), x ~ N(0, R diag(s) Rᵀ) with a random rotation R.
 
     s is geometric with a condition number that is log-uniform in [1, `condition`] for each prompt,
-    scaled to mean 1; `condition` 1 makes x isotropic. A `spectrum` takes its place, as it is given.
+    scaled to mean 1; `condition` 1 makes x isotropic. A `spectrum` that is given is used as it is.
     """
 
     features: int = 8
@@ -40,7 +40,7 @@ class LinearRegression(LearnableTask):
         self.require(fits, "a positive spectrum value for each feature", "spectrum", "features")
 
     def slices(self) -> dict[str, LearnableTask]:
-        """One condition number each: 1, 3, 10, 30, 100 as far as the task goes."""
+        """Each part has one condition number: 1, 3, 10, 30, 100 up to that of the task."""
         if self.spectrum or self.condition == 1:
             return {}
         kappas = [k for k in CONDITIONS if k < self.condition] + [self.condition]
@@ -53,7 +53,7 @@ class LinearRegression(LearnableTask):
 
     @property
     def ridge(self) -> float:
-        """λ of the posterior mean: noise variance over the variance of a weight."""
+        """The λ of the posterior mean, which is the noise variance over the variance of a weight."""
         return self.noise**2 * self.features
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -76,6 +76,6 @@ class LinearRegression(LearnableTask):
 
 
 def spectra(kappa: Float[Tensor, "batch 1"], d: int) -> Float[Tensor, "batch d"]:
-    """Geometric, from largest to smallest, with mean 1."""
+    """Geometric spectra with these condition numbers, from largest to smallest, with mean 1."""
     values = kappa ** -torch.linspace(0, 1, d, dtype=torch.float64) if d > 1 else kappa**0
     return values / values.mean(-1, keepdim=True)

@@ -18,7 +18,7 @@ from ridgeformer.tasks.posterior import averaged
 class MixtureOfRegressions(LearnableTask):
     """y = ⟨w, x⟩ + noise, x ~ N(0, I), w = c_m + N(0, deviation²·I/d) with m uniform in each prompt.
 
-    The `components` centres c_m ~ N(0, I/d) are drawn once, from `centres_seed`, and belong to the task.
+    The `components` centres c_m ~ N(0, I/d) are part of the task: they are drawn once, from `centres_seed`.
     """
 
     features: int = 8
@@ -49,10 +49,10 @@ class MixtureOfRegressions(LearnableTask):
         return x, x @ w[:, :, None] + self.noise * normal(generator, batch, points, 1)
 
     def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The posterior mean: ridge regression towards each centre, averaged by evidence.
+        """The posterior mean, which averages ridge regressions towards each centre by their evidence.
 
         With τ² the variance of a weight, r_m = y − Φc_m and A = τ²ΦᵀΦ + noise²·I: w_m = c_m + τ²A⁻¹Φᵀr_m,
-        and the log evidence is −½ (|r_m|² − τ² r_mᵀΦA⁻¹Φᵀr_m)/noise², but for what all components share.
+        and the log evidence is −½ (|r_m|² − τ² r_mᵀΦA⁻¹Φᵀr_m)/noise², up to terms that all components share.
         """
         phi, y = prompt.phi.double(), prompt.y.double()
         spread = self.deviation**2 / self.features

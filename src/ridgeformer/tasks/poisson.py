@@ -13,7 +13,7 @@ from ridgeformer.tasks.generalised_linear import GeneralisedLinear
 
 @dataclass(frozen=True)
 class PoissonRegression(GeneralisedLinear):
-    """y is a Poisson count of rate `max_rate`/(1 + e^(−η)); η = ⟨w, x⟩ with w ~ N(0, scale²·I/d)."""
+    """y is a Poisson count with rate `max_rate`/(1 + e^(−η)); η = ⟨w, x⟩ with w ~ N(0, scale²·I/d)."""
 
     max_rate: float = 5.0
 

@@ -42,7 +42,7 @@ class PolynomialRegression(LearnableTask):
         self.require(self.noise > 0, "noise > 0", "noise")
 
     def monomials(self, x: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n m"]:
-        """√variance·x^α for every α: the monomials of degree D of (x, √c), as ⟨x, x'⟩ + c is their product."""
+        """√variance·x^α for every α, which are the monomials of degree D in the entries of (x, √c)."""
         terms = list(combinations_with_replacement(range(self.features + 1), self.degree))
         orders = [factorial(self.degree) / prod(map(factorial, Counter(t).values())) for t in terms]
         constant = torch.full_like(x[..., :1], self.offset**0.5)
@@ -58,7 +58,7 @@ class PolynomialRegression(LearnableTask):
         return x, basis @ w + self.noise * normal(generator, batch, points, 1)
 
     def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The posterior mean: kernel ridge regression with the polynomial kernel and λ = noise²."""
+        """The posterior mean, which is kernel ridge regression with the polynomial kernel and λ = noise²."""
         phi, y, query = prompt.phi.double(), prompt.y.double(), prompt.phi_query.double()
         kernel = Polynomial(self.degree, self.offset)
         return conditioned(kernel(phi, phi), kernel(query, phi), y, self.noise**2)[0]

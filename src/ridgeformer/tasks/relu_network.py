@@ -1,4 +1,4 @@
-"""Functions that are random networks of one hidden ReLU layer."""
+"""Regression on functions that are random networks with one hidden ReLU layer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ridgeformer.tasks.posterior import conditioned
 def arc_cosine(
     a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
 ) -> Float[Tensor, "batch n m"]:
-    """2·E[relu⟨w, a⟩ relu⟨w, b⟩] for w ~ N(0, I): |a||b|(sin θ + (π − θ) cos θ)/π at the angle θ."""
+    """2·E[relu⟨w, a⟩ relu⟨w, b⟩] for w ~ N(0, I): |a||b|(sin θ + (π − θ) cos θ)/π, θ their angle."""
     lengths = a.norm(dim=-1)[:, :, None] * b.norm(dim=-1)[:, None, :]
     cosine = (a @ b.mT / lengths).clamp(-1, 1)
     sine = (1 - cosine.square()).sqrt()
@@ -56,10 +56,10 @@ class ReLUNetwork(LearnableTask):
         return x, f + self.noise * normal(generator, batch, points, 1)
 
     def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The posterior mean of the infinite width, a Gaussian process.
+        """The posterior mean of the network of infinite width, which is a Gaussian process.
 
         At a finite width it is the best of all predictors that are linear in the supports' targets,
-        as these see no more than the covariance; a nonlinear one may do better.
+        because their errors depend on the covariance alone; a nonlinear predictor may do better.
         """
         z, y = self.lifted(prompt.phi.double()), prompt.y.double()
         query = self.lifted(prompt.phi_query.double())

@@ -1,4 +1,4 @@
-"""Sparse linear regression: few of the weights are not zero."""
+"""Sparse linear regression, in which few of the weights are not zero."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
 from ridgeformer.tasks.posterior import averaged
 
 MOST_SUBSETS = 5000
-"""`best` has a small system for each subset of the features, in every prompt."""
+"""`best` solves a small system for each subset of the features, in every prompt."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class SparseRegression(LearnableTask):
         return x, x @ w[:, :, None] + self.noise * normal(generator, batch, points, 1)
 
     def best(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The posterior mean: ridge regression on every subset of s features, averaged by evidence.
+        """The posterior mean, which averages ridge regressions on every subset of s features by their evidence.
 
         With A = Φ_SᵀΦ_S + λI, λ = noise²·s and b = Φ_Sᵀy, the log evidence of S is
-        ½ bᵀA⁻¹b/noise² − ½ log det A, but for what all subsets share.
+        ½ bᵀA⁻¹b/noise² − ½ log det A, up to terms that all subsets share.
         """
         phi, y = prompt.phi.double(), prompt.y.double()
         rows, columns = self.subsets[:, :, None], self.subsets[:, None, :]

@@ -1,13 +1,15 @@
-"""Linear regression whose Gram matrix has exactly the eigenvalues that one asks for."""
+"""Linear regression whose Gram matrix has prescribed eigenvalues."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 
 from ridgeformer.tasks.base import Prompt, Task
+from ridgeformer.tasks.learnable import normal as standard_normal
 from ridgeformer.types import Refusal
 
 Shape = Literal["geometric", "uniform", "clustered"]
@@ -15,7 +17,7 @@ Shape = Literal["geometric", "uniform", "clustered"]
 
 @dataclass(frozen=True)
 class PrescribedSpectrum(Task):
-    """Gaussian features reshaped so that cond(K + λI) is `condition`, and noisy linear targets.
+    """Gaussian features, reshaped so that cond(K + λI) is `condition`, with noisy linear targets.
 
     K's largest eigenvalue is (condition − 1)·λ, and its rank is min(k, p). When k > p the null
     space of K makes λ an eigenvalue of A = K + λI, so that cond(A) is exact; when k ≤ p the
@@ -42,7 +44,7 @@ class PrescribedSpectrum(Task):
 
     @property
     def max_eigenvalue(self) -> float:
-        """λ_max(K), the bound that a compiled model is asked for."""
+        """λ_max(K), the bound that a compiled model needs."""
         return (self.condition - 1) * self.ridge
 
     def eigenvalues(self, generator: torch.Generator) -> torch.Tensor:
@@ -56,7 +58,7 @@ class PrescribedSpectrum(Task):
             values = bottom + (top - bottom) * torch.rand(
                 m, generator=generator, dtype=torch.float64
             )
-        else:  # clustered: two tight groups, which CG takes in few steps
+        else:  # clustered: two tight groups, for which CG needs few steps
             values = torch.where(position < 0.5, top, top**0.5) * (1 - 1e-3 * position)
         values = values.sort(descending=True).values.clamp(max=top)
         values[0] = top
@@ -66,10 +68,7 @@ class PrescribedSpectrum(Task):
 
     def draw(self, batch: int, seed: int) -> Prompt:
         generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape: int) -> torch.Tensor:
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+        normal = partial(standard_normal, generator)
         k, p, m = self.supports, self.features, min(self.supports, self.features)
         left = torch.linalg.qr(normal(batch, k, m)).Q
         right = torch.linalg.qr(normal(batch, p, m)).Q

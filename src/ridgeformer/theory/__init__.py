@@ -7,6 +7,7 @@ from ridgeformer.theory.depth import (
     chebyshev_prediction_bound,
     heavy_ball_factor,
     heavy_ball_prediction_bound,
+    polynomial_prediction_bound,
     prediction_bound,
     richardson_prediction_bound,
     richardson_rate,
@@ -64,16 +65,23 @@ from ridgeformer.theory.round_off import (
     fixed_round_off_bound,
     residual_round_off_bound,
 )
-from ridgeformer.theory.sensitivity import Sensitivity, amplification, sensitivity
-from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
-from ridgeformer.theory.shape import (
-    Construction,
-    Shape,
-    parameters,
-    reciprocal_neurons,
-    unit_neurons,
+from ridgeformer.theory.sensitivity import (
+    NotFixed,
+    Sensitivity,
+    amplification,
+    products_taken,
+    residual_polynomials,
+    semi_iteration_weights,
+    sensitivity,
 )
-from ridgeformer.theory.sizes import predicted_shape
+from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
+from ridgeformer.theory.sizes import (
+    Shape,
+    cg_linear_size,
+    cg_softmax_size,
+    parameters,
+    semi_iteration_size,
+)
 from ridgeformer.theory.systems import (
     cross,
     energy_error,
@@ -109,7 +117,7 @@ from ridgeformer.theory.width_rank import (
 
 __all__ = [
     "UNIT",
-    "Construction",
+    "NotFixed",
     "Sensitivity",
     "Shape",
     "accumulated",
@@ -119,9 +127,11 @@ __all__ = [
     "block_cg_energy_bound",
     "block_cg_prediction_bound",
     "cg_energy_floor",
+    "cg_linear_size",
     "cg_prediction_bound",
     "cg_rate",
     "cg_round_off_bound",
+    "cg_softmax_size",
     "chebyshev_condition",
     "chebyshev_factor",
     "chebyshev_prediction_bound",
@@ -162,19 +172,20 @@ __all__ = [
     "normaliser_round_off",
     "parameters",
     "perturbed_prediction_bound",
+    "polynomial_prediction_bound",
     "preconditioned_condition",
     "preconditioned_system",
-    "predicted_shape",
     "prediction_bound",
     "product_error_bound",
+    "products_taken",
     "query_error_bound",
     "query_error_terms",
     "query_weight",
     "rank_error",
     "reciprocal_error_bound",
-    "reciprocal_neurons",
     "relative_error_bound",
     "residual_gap_bound",
+    "residual_polynomials",
     "residual_prediction_bound",
     "residual_round_off_bound",
     "resolvent_bound",
@@ -185,6 +196,8 @@ __all__ = [
     "richardson_steps",
     "row_sum_spectrum_bound",
     "row_sums",
+    "semi_iteration_size",
+    "semi_iteration_weights",
     "sensitivity",
     "smoother_cold_bound",
     "smoother_hot_bound",
@@ -194,5 +207,4 @@ __all__ = [
     "tail_bound",
     "target_energy",
     "termination_steps",
-    "unit_neurons",
 ]

@@ -18,8 +18,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ridgeformer.kernels import Kernel
+from ridgeformer.solvers import Solver
 from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory.sensitivity import residual_polynomials
 from ridgeformer.theory.systems import query_weight, system_eigenvalues, target_energy
 from ridgeformer.types import Refusal
 
@@ -143,18 +145,43 @@ def tuned_prediction_bound(
 ) -> Float[Tensor, "steps batch q r"]:
     """The bound of a method whose coefficients are tuned to one interval for all prompts."""
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
-    found = float(values.min()), float(values.max())
-    lo, hi = interval or found
+    extreme = float(values.min()), float(values.max())
+    lo, hi = interval or extreme
     # An eigenvalue that is the interval's end may be computed a few roundings beyond it.
-    if found[0] < lo * (1 - 1e-9) or found[1] > hi * (1 + 1e-9):
+    if extreme[0] < lo * (1 - 1e-9) or extreme[1] > hi * (1 + 1e-9):
         raise Refusal(
-            f"The interval [{lo:g}, {hi:g}] does not hold the spectrum [{found[0]:g}, {found[1]:g}] "
+            f"The interval [{lo:g}, {hi:g}] does not hold the spectrum [{extreme[0]:g}, {extreme[1]:g}] "
             "of these prompts: widen it."
         )
     factors = torch.tensor([factor(hi / lo, t) for t in range(steps + 1)], dtype=torch.float64)
     return prediction_bound(
         prompt, factors[:, None].expand(-1, len(prompt.phi)), ridge=ridge, kernel=kernel
     )
+
+
+def polynomial_prediction_bound(
+    solver: Solver,
+    prompt: Prompt,
+    *,
+    ridge: float,
+    steps: int,
+    kernel: Kernel | None = None,
+    interval: Interval | None = None,
+) -> Float[Tensor, "steps batch q r"]:
+    """A bound on |f_t(x) − f*(x)| for any solver with fixed coefficients, for t = 0 … steps.
+
+    It is √(k(x)ᵀA⁻¹k(x)) · max_σ |q_t(σ)| · ‖α*‖_A, where q_t is found by running the solver itself on
+    the eigenvalues σ of each prompt. The interval is what the solver is tuned to, as in `solve`.
+    """
+    values = system_eigenvalues(
+        prompt, ridge=ridge, kernel=kernel, precondition=solver.precondition
+    )
+    tuned = interval or (float(values.min()), float(values.max()))
+    polynomials = residual_polynomials(
+        solver, values.numpy().ravel(), steps=steps, tuned=tuned, ridge=ridge
+    )
+    factors = torch.from_numpy(polynomials).abs().reshape(steps + 1, *values.shape).amax(-1)
+    return prediction_bound(prompt, factors, ridge=ridge, kernel=kernel)
 
 
 def termination_steps(

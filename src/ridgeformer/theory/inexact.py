@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels import Kernel, Linear
-from ridgeformer.solvers import Solver
+from ridgeformer.solvers import EagerMachine, Solver
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory.sensitivity import sensitivity
@@ -24,18 +24,26 @@ def perturbed_prediction_bound(
     kernel: Kernel | None = None,
     interval: Interval | None = None,
 ) -> Float[Tensor, "batch q"]:
-    """|f̂_T(x) − f_T(x)| ≤ √k(x, x) · e · C · Σ_{s<T} max_σ √(σ − λ)|R_{T,s}(σ)|, T the number of steps.
+    """A bound on |f̂_T(x) − f_T(x)| for T ≤ steps, when every product with A carries an error.
 
-    For methods with fixed coefficients and P = I, when each residual y − Aα carries an error of
-    norm at most e. R_{T,s} is the response of iterate T to an impulse in the residual of step s; σ
-    runs over the interval that the method is tuned to, which must hold the spectrum of A. C = 2^{1/4}
-    pays for looking at Chebyshev points only. The sum is the worst over T ≤ steps.
+    It is √k(x, x)·e·C·Σ_s max_σ √(σ − λ)|R_{T,s}(σ)| for a solver with fixed coefficients and P = I, and
+    √k(x, x)·(e/√min P)·C·Σ_s max_σ √σ|R_{T,s}(σ)| with a preconditioner. e bounds the norm of each error,
+    R_{T,s} is the response of iterate T to the error of the s-th product, and σ runs over the interval
+    that the method is tuned to, which must hold the spectrum. C = 2^{1/4} pays for looking at Chebyshev
+    points only. The sum is the worst over T ≤ steps.
     """
-    values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel)
+    values = system_eigenvalues(
+        prompt, ridge=ridge, kernel=kernel, precondition=solver.precondition
+    )
     tuned = interval or (float(values.min()), float(values.max()))
-    amplified = sensitivity(solver, steps=steps, tuned=tuned, spectrum=tuned, offset=ridge)
+    offset, least = ridge, torch.ones(len(prompt.phi), dtype=torch.float64)
+    machine = EagerMachine(prompt.to(torch.float64), kernel or Linear(), ridge)
+    inverse = machine.inverse_preconditioner(solver.precondition)
+    if inverse is not None:
+        offset, least = 0.0, 1 / inverse.amax((1, 2))
+    amplified = sensitivity(solver, steps=steps, tuned=tuned, spectrum=tuned, offset=offset)
     height = (kernel or Linear()).diagonal(prompt.phi_query.double())[..., 0].sqrt()
-    return height * amplified.prediction * residual_error
+    return height * amplified.prediction * residual_error / least.sqrt()[:, None]
 
 
 def residual_gap_bound(

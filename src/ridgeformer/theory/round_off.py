@@ -15,9 +15,8 @@ from ridgeformer.solvers import Solver
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory.inexact import residual_prediction_bound
-from ridgeformer.theory.sensitivity import sensitivity
+from ridgeformer.theory.sensitivity import semi_iteration_weights, sensitivity
 from ridgeformer.theory.systems import gram, lengths
-from ridgeformer.types import Refusal
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 """u, half the distance from 1 to the next number."""
@@ -65,8 +64,7 @@ def fixed_round_off_bound(
     arithmetic, f̂_T the model. The largest value over T is returned; C and R are those of
     `perturbed_prediction_bound`, and the absolute values in the last term go entry by entry.
     """
-    if solver.name not in ("gd", "richardson", "chebyshev"):
-        raise Refusal(f"Roundings are counted for gd, richardson and chebyshev, not {solver.name}.")
+    semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
     error = residual_round_off_bound(prompt, alphas, interval=interval, unit=unit).amax(0)
     amplified = sensitivity(
         solver, steps=len(alphas) - 1, tuned=interval, spectrum=interval, offset=ridge

@@ -1,12 +1,14 @@
-"""How much errors made along the way matter for a prediction, for methods with fixed coefficients.
+"""The polynomials of methods with fixed coefficients, found by running the methods on single eigenvalues.
 
-Such a method is a polynomial in S = P^{−1/2} A P^{−1/2}. An error ê added to the residual of step s
-reaches the iterate of step T as R(S)·ê, where R is the response of the recurrence to an impulse: the
-solver itself, run on single eigenvalues, says which. A query reads it through g = P^{−1/2}k(x), and
+The iterates of such a method are linear in y, with polynomials in S = P^{−1/2} A P^{−1/2} as
+coefficients, so that one run on many scalar systems σα = 1 tells everything about it:
 
-    g gᵀ ⪯ k(x, x)·P^{−1/2} K P^{−1/2}        (K with the query's row and column is positive too)
+- the residual polynomial q_t, for which P^{1/2}(α* − α_t) = q_t(S)P^{1/2}α*;
+- the response R_{T,s} of the iterate of step T to a unit error in the s-th product with A. A query reads
+  it through g = P^{−1/2}k(x), and g gᵀ ⪯ k(x, x)·P^{−1/2}KP^{−1/2}, so that an error ê of that product
+  moves a prediction by at most √k(x, x)·max_σ √σ|R_{T,s}(σ)|·‖ê‖, and errors of all products add up.
 
-so that |gᵀ R(S) P^{1/2} ê| ≤ √k(x, x)·max_σ √σ|R(σ)|·‖P^{1/2}ê‖, and errors of all steps add up.
+A method that takes inner products, such as conjugate gradients, has no such polynomials.
 """
 
 from __future__ import annotations
@@ -20,37 +22,65 @@ import numpy as np
 
 from ridgeformer.solvers import Machine, Solver
 from ridgeformer.solvers.machine import Interval, Precondition
+from ridgeformer.types import Refusal
 
 
-def no_scalars(*_: Any) -> Any:
-    raise AssertionError("a method with fixed coefficients uses mat-vecs alone")
+class NotFixed(Refusal):
+    """The method's coefficients depend on the target, so that no polynomial describes it."""
+
+
+def adaptive(*_: Any) -> Any:
+    raise NotFixed(
+        "The coefficients of the method are not fixed: it uses inner products, reciprocals or matrices, so "
+        "that no polynomial which is the same for all targets describes it."
+    )
 
 
 class SpectralMachine(Machine):
-    """Runs a recurrence on many eigenvalues at once, with an impulse in the residual of each step.
+    """Runs a recurrence on many eigenvalues at once.
 
-    A vector is an array [impulses, eigenvalues]; the target is 0, so all that is left is response.
+    A vector is an array [runs, eigenvalues]. In run s the s-th product with A is off by one, so that
+    with a target of 0 the iterates are the responses; with a target of 1 and one run without errors
+    they are solutions of σα = 1.
     """
 
-    def __init__(self, eigenvalues: np.ndarray, impulses: int, tuned: Interval) -> None:
-        self.eigenvalues, self.tuned, self.ridge = eigenvalues, tuned, 0.0
-        self.shape, self.step = (impulses, len(eigenvalues)), 0
+    def __init__(
+        self,
+        eigenvalues: np.ndarray,
+        tuned: Interval,
+        *,
+        errors: int = 0,
+        target: float = 0.0,
+        ridge: float = 0.0,
+    ) -> None:
+        self.eigenvalues, self.tuned, self.ridge = eigenvalues, tuned, ridge
+        self.errors, self.right_hand_side = errors, target
+        self.preconditioned = False
+        self.products = 0
+        """How many products with A have been taken."""
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         product: np.ndarray = v * self.eigenvalues
-        if self.step < self.shape[0]:
-            product[self.step] -= 1.0  # the residual is y − A α
-        self.step += 1
+        if self.products < self.errors:
+            product[self.products] -= 1.0  # the residual y − Aα is then off by +1
+        self.products += 1
         return product
 
-    def inverse_preconditioner(self, kind: Precondition) -> None:
-        return None  # the eigenvalues are those of the preconditioned system
+    def kernel_product(self, v: np.ndarray) -> np.ndarray:
+        if self.preconditioned:  # K and P have no eigenvectors in common
+            adaptive()
+        return self.matvec(v) - self.ridge * v
+
+    def inverse_preconditioner(self, kind: Precondition) -> float | None:
+        """The eigenvalues are those of the preconditioned system, in which P = I."""
+        self.preconditioned = kind != "none"
+        return 1.0 if self.preconditioned else None
 
     def target(self) -> np.ndarray:
-        return np.zeros(self.shape)
+        return np.full((max(self.errors, 1), len(self.eigenvalues)), self.right_hand_side)
 
     def zeros(self) -> np.ndarray:
-        return np.zeros(self.shape)
+        return np.zeros((max(self.errors, 1), len(self.eigenvalues)))
 
     def interval(self, kind: Precondition) -> Interval:
         return self.tuned
@@ -61,7 +91,6 @@ class SpectralMachine(Machine):
     def target_norm(self) -> Interval:
         return 0.0, float("inf")
 
-    kernel_product: Any
     diagonal: Any
     row_sums: Any
     dot: Any
@@ -70,21 +99,51 @@ class SpectralMachine(Machine):
     hold: Any
     assume: Any
     dense_system: Any
-    kernel_product = diagonal = row_sums = dot = reciprocal = unit = hold = no_scalars
-    assume = dense_system = no_scalars
+    diagonal = row_sums = dot = reciprocal = unit = hold = adaptive
+    assume = dense_system = adaptive
+
+
+def iterates(machine: SpectralMachine, solver: Solver, steps: int) -> list[np.ndarray]:
+    """α_0 … α_steps on every eigenvalue."""
+    state = solver.init(machine)
+    kept = [np.asarray(state.alpha).copy()]
+    for t in range(1, steps + 1):
+        state = solver.step(machine, state, t)
+        kept.append(np.asarray(state.alpha).copy())
+    return kept
+
+
+def residual_polynomials(
+    solver: Solver, eigenvalues: np.ndarray, *, steps: int, tuned: Interval, ridge: float = 0.0
+) -> np.ndarray:
+    """q_t(σ) = 1 − σα_t for t = 0 … steps at the given eigenvalues σ of S, [steps + 1, eigenvalues].
+
+    α_t is what t steps of the solver, tuned to an interval, make of the scalar system σα = 1. A
+    solver whose coefficients are not fixed is refused.
+    """
+    values = np.asarray(eigenvalues, dtype=float)
+    machine = SpectralMachine(values, tuned, target=1.0, ridge=ridge)
+    return np.stack([1 - values * alpha[0] for alpha in iterates(machine, solver, steps)])
+
+
+def products_taken(solver: Solver, *, steps: int, tuned: Interval) -> int:
+    """How many products with A the solver takes in so many steps."""
+    machine = SpectralMachine(np.array([sum(tuned) / 2]), tuned, target=1.0)
+    iterates(machine, solver, steps)
+    return machine.products
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Worst-case sums over the impulses s < T, the worst over T, with R = R_{T,s} and σ in the spectrum.
+    """Sums of the largest responses over all products before step T, the worst over T.
 
-    With ‖P^{1/2}ê‖ ≤ e for the error of each residual, and k(x, x) = 1:
+    They are for errors with ‖P^{1/2}ê‖ ≤ 1 of every residual P⁻¹(y − Aα), and for k(x, x) = 1.
     """
 
     prediction: float
-    """Σ_s max √(σ − offset)·|R(σ)|: a prediction is off by at most this times e."""
+    """Σ_s max_σ √(σ − offset)·|R_{T,s}(σ)|: a prediction is off by at most this."""
     iterate: float
-    """Σ_s max |R(σ)|: P^{1/2}α is off by at most this times e."""
+    """Σ_s max_σ |R_{T,s}(σ)|: P^{1/2}α is off by at most this."""
 
 
 def amplification(
@@ -95,7 +154,7 @@ def amplification(
     spectrum: Interval,
     offset: float = 0.0,
 ) -> float:
-    """How much errors in the residuals are amplified on their way to a prediction, at most."""
+    """How much errors of products are amplified on their way to a prediction, at most."""
     return sensitivity(
         solver, steps=steps, tuned=tuned, spectrum=spectrum, offset=offset
     ).prediction
@@ -109,12 +168,13 @@ def sensitivity(
     spectrum: Interval,
     offset: float = 0.0,
 ) -> Sensitivity:
-    """The responses of the recurrence, run once on a grid of eigenvalues.
+    """The sums of the largest responses of the recurrence, from one run on a grid of eigenvalues.
 
-    The squared weights times R² are polynomials of degree 2T + 1 at most, and M Chebyshev points find
-    the largest value of one of degree n up to the factor 1/cos(πn/2M).
+    (σ − offset)·R² is a polynomial of degree 2n + 1 at most after n products, and M Chebyshev points
+    find the largest value of one of degree d up to the factor 1/cos(πd/2M).
     """
-    degree = 2 * steps + 1
+    products = products_taken(solver, steps=steps, tuned=tuned)
+    degree = 2 * products + 1
     points = 2 * degree
     lo, hi = spectrum
     nodes = np.cos(pi * (np.arange(points) + 0.5) / points)
@@ -123,28 +183,58 @@ def sensitivity(
         "prediction": np.sqrt(np.maximum(eigenvalues - offset, 0.0)),
         "iterate": np.ones(points),
     }
-    impulses = 1 if is_stationary(solver, tuned) else steps
-    machine = SpectralMachine(eigenvalues, impulses, tuned)
-    state = solver.init(machine)
+    period = products_in_a_period(solver, tuned)
+    machine = SpectralMachine(eigenvalues, tuned, errors=period or products, ridge=offset)
     largest, total = dict.fromkeys(weights, 0.0), dict.fromkeys(weights, 0.0)
-    for t in range(1, steps + 1):
-        state = solver.step(machine, state, t)
-        response = np.asarray(state.alpha)
+    for response in iterates(machine, solver, steps)[1:]:
         for name, weight in weights.items():
-            found = np.abs(response * weight).max(axis=1)
-            # A recurrence that never changes answers every impulse alike, only later.
-            total[name] = total[name] + float(found[0]) if impulses == 1 else float(found.sum())
+            now = float(np.abs(response * weight).max(axis=1).sum())
+            # A recurrence that never changes answers every error alike, only later.
+            total[name] = total[name] + now if period else now
             largest[name] = max(largest[name], total[name])
     missed = 1 / sqrt(cos(pi * degree / (2 * points)))
     return Sensitivity(**{name: missed * value for name, value in largest.items()})
 
 
-def is_stationary(solver: Solver, tuned: Interval) -> bool:
-    """Whether the second step answers an impulse as the first one does."""
-    machine = SpectralMachine(np.linspace(*tuned, 5), 2, tuned)
-    state = solver.init(machine)
-    first = []
-    for t in range(1, 5):
-        state = solver.step(machine, state, t)
-        first.append(np.asarray(state.alpha).copy())
-    return all(np.array_equal(first[t][0], first[t + 1][1]) for t in range(3))
+def products_in_a_period(solver: Solver, tuned: Interval) -> int:
+    """The products of one step, if every step answers errors as the step before it; else 0."""
+    one, four = (products_taken(solver, steps=t, tuned=tuned) for t in (1, 4))
+    if one == 0 or four != 4 * one:
+        return 0
+    machine = SpectralMachine(np.linspace(*tuned, 5), tuned, errors=2 * one)
+    kept = iterates(machine, solver, 4)
+    same = all(np.array_equal(kept[t][:one], kept[t + 1][one:]) for t in range(4))
+    return one if same else 0
+
+
+def semi_iteration_weights(
+    solver: Solver, *, steps: int, tuned: Interval
+) -> list[tuple[float, bool]]:
+    """For each step its ω, and whether it remembers the iterate before the last.
+
+    They are those of α_{t+1} = α' + ω(α_t − α' + c⁻¹P⁻¹(y − Aα_t)), c the centre of the interval and α'
+    the iterate α_{t−1} where it is remembered and else α_t. Chebyshev iteration and heavy ball have
+    this form, with ω ≥ 1, and Richardson iteration with ω = 1. Any other solver is refused.
+    """
+    centre = sum(tuned) / 2
+    # With negative eigenvalues no iterate comes to rest, so that every step shows its coefficients.
+    values = -centre * np.linspace(0.1, 1.0, 7)
+    machine = SpectralMachine(values, tuned, target=1.0)
+    kept = [alpha[0] for alpha in iterates(machine, solver, steps)]
+    weights = []
+    for t in range(steps):
+        now, new = kept[t], kept[t + 1]
+        forms = ((False, now), (True, kept[max(t - 1, 0)]))
+        for remembers, before in forms:
+            ratio = (new - before) / (now - before + (1 - values * now) / centre)
+            omega = float(ratio.mean())
+            fits = np.abs(ratio - omega).max() < 1e-9 and omega > 1 - 1e-9
+            if fits and (remembers or omega < 1 + 1e-9):
+                weights.append((omega, remembers))
+                break
+        else:
+            raise Refusal(
+                f"{solver.name} is not a semi-iteration α' + ω(α − α' + r/c) with ω ≥ 1 and c the centre of "
+                "its interval, so that its roundings are not counted."
+            )
+    return weights

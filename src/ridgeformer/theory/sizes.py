@@ -1,47 +1,65 @@
-"""How large each construction is: layers, channels, heads and neurons in closed form."""
+"""Sizes of compiled models: the laws of a few constructions, and the parameters of any transformer."""
 
 from __future__ import annotations
 
-from ridgeformer.theory.shape import Construction, Shape
-from ridgeformer.theory.sizes_linear import (
-    cg_causal_sizes,
-    cg_sizes,
-    fixed_causal_sizes,
-    fixed_jacobi_sizes,
-    fixed_sizes,
-)
-from ridgeformer.theory.sizes_softmax import (
-    cg_softmax_sizes,
-    fixed_dot_product_sizes,
-    fixed_gated_sizes,
-    fixed_relu_row_sum_sizes,
-    fixed_relu_sizes,
-    smoother_sizes,
-)
+from dataclasses import dataclass
 
 
-def predicted_shape(c: Construction) -> Shape:
-    """The shape of the transformer that the construction compiles to, exactly.
+@dataclass(frozen=True)
+class Shape:
+    """What the number of parameters of a transformer follows from, in the words of its config."""
 
-    Fixed coefficients are those of an interval [a, b] with b ≥ 3a: below, an earlier iterate has too
-    small a coefficient to be continued in its channels, and sizes may differ.
+    n_layers: int
+    d_model: int
+    n_heads: int
+    d_head: int
+    d_mlp: int
+
+
+def parameters(shape: Shape, *, inputs: int, outputs: int, gated: bool) -> int:
+    """The parameters of a transformer without norms: embedding, layers and unembedding, with biases.
+
+    `gated` says whether the MLP has a gate beside its input matrix.
     """
-    if c.solver == "nadaraya-watson":
-        return smoother_sizes(c)
-    if c.attention == "softmax":
-        return softmax_shape(c)
-    if c.solver == "cg":
-        return cg_causal_sizes(c) if c.causal else cg_sizes(c)
-    if c.causal:
-        return fixed_causal_sizes(c)
-    return fixed_sizes(c) if c.precondition == "none" else fixed_jacobi_sizes(c)
+    d, heads, m = shape.d_model, shape.n_heads * shape.d_head, shape.d_mlp
+    attention = 3 * heads * (d + 1) + (heads + 1) * d
+    mlp = (2 if gated else 1) * (d + 1) * m + (m + 1) * d
+    return (inputs + 1) * d + shape.n_layers * (attention + mlp) + (d + 1) * outputs
 
 
-def softmax_shape(c: Construction) -> Shape:
-    if c.solver == "cg":
-        return cg_softmax_sizes(c)
-    if c.kernel == "linear":
-        return fixed_dot_product_sizes(c)
-    if c.mlp == "reglu":
-        return fixed_gated_sizes(c)
-    return fixed_relu_sizes(c) if c.precondition == "none" else fixed_relu_row_sum_sizes(c)
+def cg_linear_size(features: int, outputs: int, steps: int) -> dict[str, int]:
+    """Layers, channels and heads of CG with the linear kernel, compiled to linear attention.
+
+    The law holds from 3 steps on, whatever the MLP is.
+    """
+    return {
+        "n_layers": 7 * steps + 1,
+        "d_model": features + 10 * outputs + 3,
+        "n_heads": 5 * outputs,
+    }
+
+
+def cg_softmax_size(features: int, outputs: int, steps: int) -> dict[str, int]:
+    """Layers, channels and heads of CG with the exponential kernel, compiled to softmax attention.
+
+    The law holds from 3 steps on, with exact products.
+    """
+    return {"n_layers": 10 * steps + 6, "d_model": features + 16 * outputs + 8, "n_heads": 2}
+
+
+def semi_iteration_size(
+    features: int, outputs: int, steps: int, *, remembers: bool, gated: bool
+) -> dict[str, int]:
+    """The whole shape of a semi-iteration with the linear kernel, compiled to linear attention.
+
+    `remembers` says whether a step reads the iterate before the last, which stays in the stream
+    beside y, α and f. The law holds from 3 steps on, for an interval [a, b] with b ≥ 3a.
+    """
+    vectors = 4 if remembers else 3
+    return {
+        "n_layers": steps + 1,
+        "d_model": features + vectors * outputs + 3,
+        "n_heads": 1,
+        "d_head": max(features, outputs),
+        "d_mlp": vectors * outputs * (1 if gated else 2),
+    }

@@ -84,8 +84,8 @@ def cold_bound(prompt: Prompt, *, ridge: float, kernel: Exponential) -> Float[Te
     height, overlap = (v[:, None, None] for v in coldness(prompt, kernel))
     left = height + ridge - height * overlap
     size = lengths(cross(prompt, kernel), 2)[:, :, None] * lengths(prompt.y.double(), 1)[:, None, :]
-    found = size * height * overlap / ((height + ridge) * left.clamp(min=1e-300))
-    return torch.where(left > 0, found, inf)
+    bound = size * height * overlap / ((height + ridge) * left.clamp(min=1e-300))
+    return torch.where(left > 0, bound, inf)
 
 
 def cold_size_bound(

@@ -1,9 +1,9 @@
-"""Training on in-context regression: recipes, the loop, checkpoints, and trained models."""
+"""Training transformers on in-context regression: recipes, the loop, checkpoints, trained models."""
 
 from ridgeformer.training.layouts import LAYOUTS, Layout
 from ridgeformer.training.loop import Run, finish, started
 from ridgeformer.training.parallel import Group
-from ridgeformer.training.recipe import Architecture, Recipe, Schedule
+from ridgeformer.training.recipe import Architecture, Recipe, TrainingOptions
 from ridgeformer.training.scores import Held, predictions, score
 from ridgeformer.training.trained import TrainedModel
 
@@ -15,8 +15,8 @@ __all__ = [
     "Layout",
     "Recipe",
     "Run",
-    "Schedule",
     "TrainedModel",
+    "TrainingOptions",
     "finish",
     "predictions",
     "score",

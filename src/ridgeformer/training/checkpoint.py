@@ -1,8 +1,8 @@
 """Checkpoints: everything that a run needs to go on as if it had never stopped.
 
-A checkpoint is a directory `step-…` with weights, the optimiser's moments and a state.json that has
-the hashes of both. It takes its name when it is complete, and the one before it is kept, so that a
-kill at any moment, or a damaged file, costs one interval at most.
+A checkpoint is a directory `step-…` that holds the weights, the optimiser's moments, and a state.json
+with the hashes of both. The directory gets its name when it is complete, and the checkpoint before it
+is kept, so that a kill at any moment, or a damaged file, costs one interval at most.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from ridgeformer.transformer.storage import file_hash, whole_directory
 from ridgeformer.types import Refusal
 
 KEPT = 2
+"""A run keeps this many of its newest checkpoints."""
+
 FILES = ("weights.safetensors", "moments.safetensors")
 
 
@@ -38,11 +40,12 @@ def write(
     recipe: dict[str, Any],
     clock: float,
 ) -> None:
+    """Writes the checkpoint of a step, and deletes those that are too old to keep."""
     moments: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
         for key, value in optimiser.state[weight].items():
             moments[f"{name}:{key}"] = torch.as_tensor(value).detach().clone()
-    if path_of(folder, step).exists():  # damaged, or left by a run that went back behind it
+    if path_of(folder, step).exists():  # It is damaged, or a resumed run started before it.
         shutil.rmtree(path_of(folder, step))
     with whole_directory(path_of(folder, step)) as partial:
         weights = {name: w.detach().contiguous() for name, w in model.state_dict().items()}
@@ -60,11 +63,12 @@ def write(
 
 
 def newest_first(folder: Path) -> Iterator[Path]:
+    """The checkpoints of a run, damaged ones included."""
     yield from sorted((folder / "checkpoints").glob("step-*"), reverse=True)
 
 
 def read_state(path: Path) -> dict[str, Any]:
-    """state.json of a checkpoint whose files are whole, or ValueError that says what is wrong."""
+    """Reads state.json and checks both files against it; a ValueError says what is damaged."""
     try:
         state: dict[str, Any] = json.loads((path / "state.json").read_text())
         for file in FILES:
@@ -76,11 +80,13 @@ def read_state(path: Path) -> dict[str, Any]:
 
 
 def restore(path: Path, model: Transformer, optimiser: torch.optim.Optimizer) -> None:
+    """Loads a checkpoint into the model and its optimiser."""
     try:
         model.load_state_dict(load_file(path / FILES[0]))
         moments = load_file(path / FILES[1])
     except (SafetensorError, RuntimeError, OSError) as error:
         raise Refusal(f"{path} does not fit the recipe: {error}.") from error
     for name, weight in model.named_parameters():
-        found = {key: moments[f"{name}:{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
-        optimiser.state[weight] = found
+        optimiser.state[weight] = {
+            key: moments[f"{name}:{key}"] for key in ("step", "exp_avg", "exp_avg_sq")
+        }

@@ -1,4 +1,4 @@
-"""Scores of a finished model, with intervals: what its saved file and the zoo say of it."""
+"""The scores of a finished model, with intervals, which are saved with it and listed in the zoo."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from ridgeformer.training.scores import Held, errors, excess, predictions
 from ridgeformer.transformer import Transformer
 
 PROMPTS = 2048
+"""Every score is measured on this many prompts."""
+
 FEWER = (4, 8, 16)
+"""A model is scored with these numbers of supports, besides the number that its task has."""
+
 SEED = 1_000_000
-"""Of prompts that neither training nor its periodic evaluation sees."""
+"""This seed draws prompts that neither training nor its periodic evaluation sees."""
 
 
 def final_scores(
     layout: Layout, model: Transformer, task: LearnableTask, prompts: int = PROMPTS
 ) -> dict[str, Any]:
-    """By number of supports, and by the parts of a mixed task."""
+    """Excess risks by number of supports and, for a mixed task, by its parts."""
 
     def score(part: LearnableTask, supports: int) -> dict[str, float | None]:
         held = Held.draw(part, prompts, SEED, supports)
-        found = predictions(layout, model, held.sample.prompt)
-        above = excess(found, held, part.exact)
+        above = excess(predictions(layout, model, held.sample.prompt), held, part.exact)
         best = float(errors(held.best, held.sample.targets).mean())
         return {"excess": above.mean, "low": above.low, "high": above.high, "best": best}
 

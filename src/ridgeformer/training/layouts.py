@@ -1,9 +1,9 @@
-"""How a prompt becomes tokens: what trained models read, and where their predictions are.
+"""Token layouts: how a prompt becomes the tokens of a trained model, and where its predictions are.
 
-    pairs        k tokens [φ | y], the aggregator, and the queries, which read all of them
-    interleaved  x₁ y₁ x₂ y₂ … as in a language model, with positions; each x predicts its y
+    pairs        k tokens [φ | y], then the aggregator, then the queries, which read all of these
+    interleaved  x₁ y₁ x₂ y₂ … with learned positions, as in a language model; each x predicts its y
 
-Both have the tokens of saved models, [φ | y | is_support | is_aggregator | is_query].
+The tokens of both layouts are those of saved models, [φ | y | is_support | is_aggregator | is_query].
 """
 
 from __future__ import annotations
@@ -20,34 +20,38 @@ from ridgeformer.transformer import Transformer, TransformerConfig
 
 
 class Layout(ABC):
+    """A way to write prompts as sequences of tokens."""
+
     name: str
 
     @abstractmethod
-    def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig: ...
+    def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
+        """The configuration of a transformer of that shape that reads this layout."""
 
     @abstractmethod
     def loss(self, model: Transformer, sample: Sample) -> Tensor:
-        """The mean squared error that is trained on."""
+        """The mean squared error that training minimises."""
 
     @abstractmethod
     def sequences(self, prompt: Prompt) -> tuple[Float[Tensor, "sequences n d_in"], int]:
-        """Tokens, and how many of them are context; the others are the queries, in order."""
+        """The tokens, and how many of them are context; the others are the queries, in order."""
 
     @abstractmethod
     def cost(self, prompt: Prompt) -> int:
-        """Tokens that one prompt takes."""
+        """The number of tokens that one prompt takes."""
 
     @abstractmethod
     def longest(self, task: LearnableTask) -> int:
-        """The most supports that a prediction has while training."""
+        """The largest number of supports that a prediction has during training."""
 
     def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]:
         tokens, context = self.sequences(prompt)
-        found: Tensor = model(tokens, context)
-        return found.reshape(*prompt.phi_query.shape[:2], -1)
+        predictions: Tensor = model(tokens, context)
+        return predictions.reshape(*prompt.phi_query.shape[:2], -1)
 
 
 def shape_of(task: LearnableTask, shape: dict[str, Any], **more: Any) -> TransformerConfig:
+    """The configuration that both layouts share, with what is `more` in one of them."""
     kept = {name: value for name, value in shape.items() if name != "layout"}
     inputs = task.features + task.outputs + 3
     # Softmax logits are scaled as usual; linear attention averages over the supports.
@@ -82,7 +86,7 @@ class Interleaved(Layout):
         return shape_of(task, shape, mask="causal", positional="learned", max_tokens=2 * points)
 
     def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
-        """x₁ y₁ … x_n y_n; a last x may have no y."""
+        """The sequence x₁ y₁ … x_n y_n, whose last x may have no y."""
         batch, n, p = x.shape
         r = y.shape[2]
         tokens = x.new_zeros(batch, 2 * n, p + r + 3)
@@ -93,18 +97,16 @@ class Interleaved(Layout):
         return tokens[:, : n + y.shape[1]]
 
     def loss(self, model: Transformer, sample: Sample) -> Tensor:
-        """Of every point but the first, from the points before it."""
+        """The mean squared error at every point but the first, predicted from the points before it."""
         prompt = sample.prompt
         x = torch.cat([prompt.phi, prompt.phi_query], dim=1)
         y = torch.cat([prompt.y, sample.targets], dim=1)
         tokens = self.tokens(x, y[:, :-1])
-        found = model.readout(
-            model.residual_stream(tokens, tokens.shape[1], rows=slice(0, None, 2))
-        )
-        return (found - y)[:, 1:].square().mean()
+        stream = model.residual_stream(tokens, tokens.shape[1], rows=slice(0, None, 2))
+        return (model.readout(stream) - y)[:, 1:].square().mean()
 
     def sequences(self, prompt: Prompt) -> tuple[Float[Tensor, "sequences n d_in"], int]:
-        """Each query in a sequence of its own, after all supports."""
+        """Each query has a sequence of its own, in which it comes after all supports."""
         x, y = (t.repeat_interleave(prompt.phi_query.shape[1], 0) for t in (prompt.phi, prompt.y))
         x = torch.cat([x, prompt.phi_query.flatten(0, 1)[:, None]], dim=1)
         return self.tokens(x, y), 2 * prompt.supports
@@ -113,7 +115,7 @@ class Interleaved(Layout):
         return prompt.phi_query.shape[1] * (2 * prompt.supports + 1)
 
     def longest(self, task: LearnableTask) -> int:
-        """Queries are points of the sequence too, and the last one sees all others."""
+        """Queries are points of the sequence too, and the last one reads all other points."""
         return task.supports + task.queries - 1
 
 

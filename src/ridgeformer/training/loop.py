@@ -1,7 +1,7 @@
-"""The training loop: batches on the fly, AdamW, warm-up and cosine, clipping, and a log.
+"""The training loop: fresh batches, AdamW with warm-up, cosine decay and clipping, and a log.
 
-The batch of a step depends on the seed and the step alone, and the rate on the step, so that weights
-and moments are all that a checkpoint has to hold.
+The batch of a step depends on the seed and the step alone, and the learning rate on the step, so that
+the weights and the optimiser's moments are all that a checkpoint has to hold.
 """
 
 from __future__ import annotations
@@ -14,31 +14,42 @@ from math import cos, isfinite, pi
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ridgeformer.tasks import Sample, generator_of
 from ridgeformer.training import checkpoint
 from ridgeformer.training.final import final_scores
-from ridgeformer.training.layouts import LAYOUTS
+from ridgeformer.training.layouts import LAYOUTS, Layout
 from ridgeformer.training.parallel import Group
-from ridgeformer.training.recipe import Recipe, Schedule
+from ridgeformer.training.recipe import Recipe, TrainingOptions
 from ridgeformer.training.scores import Held, score
 from ridgeformer.training.trained import TrainedModel
 from ridgeformer.transformer import Transformer
 from ridgeformer.types import Refusal
 
 TRAINING = 0x7A19
-"""Sets the seeds of batches apart from those of other prompts."""
+"""This number is part of every batch's seed, so that no other prompts share its random numbers."""
 
 HELD_OUT = 256
-"""Prompts of the periodic evaluation."""
+"""The periodic evaluation uses this many prompts."""
 
 Report = Callable[[int, dict[str, float]], None]
-"""Told of every step: its number, and what is known."""
+"""A function that is called after every step with its number, and with scores where they were measured."""
 
 
-def rate_at(step: int, s: Schedule) -> float:
-    """Linear warm-up to `rate`, then a cosine to `final_rate` of it."""
+class Loss(nn.Module):
+    """The training loss as a module, which DistributedDataParallel can wrap."""
+
+    def __init__(self, layout: Layout, model: Transformer) -> None:
+        super().__init__()
+        self.layout, self.model = layout, model
+
+    def forward(self, sample: Sample) -> Tensor:
+        return self.layout.loss(self.model, sample)
+
+
+def rate_at(step: int, s: TrainingOptions) -> float:
+    """The learning rate rises linearly to `rate`, then falls as a cosine to `final_rate · rate`."""
     if step < s.warmup:
         return s.rate * (step + 1) / s.warmup
     share = (step - s.warmup) / max(1, s.steps - s.warmup)
@@ -46,7 +57,7 @@ def rate_at(step: int, s: Schedule) -> float:
 
 
 def batch_at(step: int, recipe: Recipe) -> Sample:
-    """The batch of a step, in float32."""
+    """Draws the batch of a step, in float32."""
     task, s = recipe.task, recipe.training
     generator = generator_of(TRAINING, recipe.seed, step)
     supports = task.supports
@@ -59,8 +70,8 @@ def single(sample: Sample) -> Sample:
     return Sample(sample.prompt.to(torch.float32), sample.targets.float())
 
 
-def optimiser_of(model: Transformer, s: Schedule) -> torch.optim.AdamW:
-    """Fused AdamW; weight decay on matrices alone."""
+def optimiser_of(model: Transformer, s: TrainingOptions) -> torch.optim.AdamW:
+    """Fused AdamW, which applies weight decay to matrices alone."""
     matrices = [w for w in model.parameters() if w.ndim > 1]
     vectors = [w for w in model.parameters() if w.ndim <= 1]
     groups = [
@@ -72,27 +83,28 @@ def optimiser_of(model: Transformer, s: Schedule) -> torch.optim.AdamW:
 
 @dataclass
 class Run:
-    """A run in a folder: where it stands, and how it goes on."""
+    """A training run and the folder that it writes to: how far it is, and how it goes on."""
 
     recipe: Recipe
     folder: Path
     group: Group
     step: int = 0
     seconds: float = 0.0
-    """Of CPU time, which does not depend on what else the machine does."""
+    """CPU seconds so far, which do not depend on what else the machine does."""
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.recipe.seed)
         self.model = Transformer(self.recipe.config())
         self.optimiser = optimiser_of(self.model, self.recipe.training)
         self.layout = LAYOUTS[self.recipe.model.layout]
+        self.loss = self.group.averaged(Loss(self.layout, self.model))
 
     @property
     def log(self) -> Path:
         return self.folder / "log.jsonl"
 
     def resume(self, say: Callable[[str], None]) -> None:
-        """Goes back to the newest checkpoint that is whole."""
+        """Restores the newest checkpoint that is not damaged."""
         for path in checkpoint.newest_first(self.folder):
             try:
                 state = checkpoint.read_state(path)
@@ -120,8 +132,7 @@ class Run:
         begun, before = time.process_time(), self.seconds
         losses: list[Tensor] = []
         while self.step < s.steps:
-            loss = self.one_step()
-            losses.append(loss.detach())
+            losses.append(self.one_step())
             self.step += 1
             self.seconds = before + time.process_time() - begun
             seen: dict[str, float] = {}
@@ -143,24 +154,25 @@ class Run:
             report(self.step, seen)
 
     def one_step(self) -> Tensor:
+        """Takes the next step, and returns the loss of its whole batch."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate_at(self.step, self.recipe.training)
         sample = self.group.share(batch_at(self.step, self.recipe))
-        loss = self.layout.loss(self.model, sample)
-        if not isfinite(float(loss.detach())):
+        loss = self.loss(sample)
+        mean = self.group.mean(loss)
+        if not isfinite(float(mean)):
             raise Refusal(
                 f"The loss is not finite at step {self.step + 1}: lower the rate. The checkpoint before it is "
                 f"kept in {self.folder / 'checkpoints'}."
             )
         self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.group.average(self.model)
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.training.clip)
         self.optimiser.step()
-        return self.group.mean(loss)
+        return mean
 
     def check_finite(self) -> None:
-        """A checkpoint is only written of finite weights."""
+        """Refuses weights that are not finite, so that no checkpoint ever holds them."""
         for name, weight in self.model.named_parameters():
             if not torch.isfinite(weight).all():
                 raise Refusal(
@@ -178,13 +190,13 @@ def step_of(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
-        return float("inf")  # a line that a kill cut short
+        return float("inf")  # The process was killed while it wrote this line.
 
 
 def started(
     recipe: Recipe, folder: Path, resume: bool, say: Callable[[str], None], group: Group
 ) -> Run:
-    """A run in its folder; refuses to write over another one."""
+    """A run at its first step or at its newest checkpoint; it refuses to write over another run."""
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise Refusal(
             f"{folder} is not empty: choose another `folder`, or go on from what is there with `resume=True`."

@@ -1,4 +1,4 @@
-"""One process, or several that share every batch (torchrun, gloo)."""
+"""Training in one process, or in several that share every batch (torchrun with the gloo backend)."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import os
 from dataclasses import dataclass
 
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from ridgeformer.tasks import Prompt, Sample
-from ridgeformer.transformer import Transformer
+from ridgeformer.tasks import Sample
 from ridgeformer.types import Refusal
 
 
 @dataclass(frozen=True)
 class Group:
+    """The processes that train one model together: how many there are, and which one this is."""
+
     rank: int = 0
     size: int = 1
 
     @staticmethod
     def join() -> Group:
-        """The group that torchrun made, or this process alone."""
+        """The group that torchrun started, or this process alone."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return Group()
@@ -30,30 +32,23 @@ class Group:
 
     @property
     def first(self) -> bool:
+        """Whether this process is the one that writes files and prints."""
         return self.rank == 0
 
     def share(self, sample: Sample) -> Sample:
-        """This process's part of the batch, which all of them drew."""
-        if self.size == 1:
-            return sample
+        """This process's part of the batch; every process has drawn the whole of it."""
         batch = len(sample.targets)
         if batch % self.size:
             raise Refusal(f"A batch of {batch} cannot be shared by {self.size} processes evenly.")
-        part = slice(self.rank * batch // self.size, (self.rank + 1) * batch // self.size)
-        prompt = sample.prompt
-        return Sample(
-            Prompt(prompt.phi[part], prompt.y[part], prompt.phi_query[part]), sample.targets[part]
-        )
+        part = batch // self.size
+        return sample[self.rank * part : (self.rank + 1) * part] if self.size > 1 else sample
 
-    def average(self, model: Transformer) -> None:
-        """Gradients become those of the whole batch."""
-        if self.size > 1:
-            for weight in model.parameters():
-                if weight.grad is not None:
-                    dist.all_reduce(weight.grad)
-                    weight.grad /= self.size
+    def averaged(self, loss: nn.Module) -> nn.Module:
+        """The module, whose backward pass leaves the gradients of the whole batch in every process."""
+        return DistributedDataParallel(loss) if self.size > 1 else loss
 
     def mean(self, loss: Tensor) -> Tensor:
+        """The loss of the whole batch, without its gradient."""
         value = loss.detach().clone()
         if self.size > 1:
             dist.all_reduce(value)
@@ -61,6 +56,7 @@ class Group:
         return value
 
     def wait(self) -> None:
+        """Returns when every process has come here."""
         if self.size > 1:
             dist.barrier()
 

@@ -1,4 +1,4 @@
-"""A recipe: task, architecture and schedule of one training run, read from TOML and checked."""
+"""A recipe: the task, architecture and options of one training run, read from TOML and checked."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from ridgeformer.types import Refusal
 
 @dataclass(frozen=True)
 class Architecture:
+    """The `[model]` table of a recipe."""
+
     layout: Literal["pairs", "interleaved"] = "pairs"
-    """pairs: a support is one token, many queries read all of them; interleaved: x, y, x, y, …"""
+    """With pairs a support is one token and many queries read all of them; interleaved is x, y, x, y, …"""
     n_layers: int = 8
     d_model: int = 64
     n_heads: int = 4
@@ -28,13 +30,15 @@ class Architecture:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TrainingOptions:
+    """The `[training]` table of a recipe."""
+
     steps: int = 20_000
     batch: int = 64
     rate: float = 1e-3
     warmup: int = 500
     final_rate: float = 0.0
-    """As a fraction of `rate`, at the end of the cosine."""
+    """The learning rate at the end of the cosine, as a fraction of `rate`."""
     beta2: float = 0.98
     weight_decay: float = 0.0
     clip: float = 1.0
@@ -46,14 +50,17 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Recipe:
+    """All that determines a training run."""
+
     name: str
     seed: int
     task: LearnableTask
     model: Architecture
-    training: Schedule
+    training: TrainingOptions
 
     @staticmethod
     def load(path: str | Path) -> Recipe:
+        """Reads a recipe from a TOML file."""
         try:
             values = tomllib.loads(Path(path).read_text())
         except FileNotFoundError as error:
@@ -64,6 +71,7 @@ class Recipe:
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Recipe:
+        """A recipe from the tables of its file; unknown keys and impossible values are refused."""
         known = {"name", "seed", "task", "model", "training"}
         if odd := sorted(set(values) - known):
             raise Refusal(f"A recipe has {', '.join(sorted(known))}; it does not know {odd[0]!r}.")
@@ -72,15 +80,15 @@ class Recipe:
         if not isinstance(values["task"], dict):
             raise Refusal(f"[task] must be a table; got {values['task']!r}.")
         task = dict(values["task"])
-        name = task.pop("name", None)
-        if name not in LEARNABLE:
-            raise Refusal(f"[task] name must be one of {', '.join(LEARNABLE)}; got {name!r}.")
+        if "name" not in task:
+            raise Refusal("[task] lacks 'name'.")
+        kind = LEARNABLE.find(str(task.pop("name")))
         recipe = Recipe(
             name=str(values["name"]),
             seed=whole("seed", values.get("seed", 0)),
-            task=section(LEARNABLE[name], task, "task"),
+            task=section(kind, task, "task"),
             model=section(Architecture, values.get("model", {}), "model"),
-            training=section(Schedule, values.get("training", {}), "training"),
+            training=section(TrainingOptions, values.get("training", {}), "training"),
         )
         recipe.check()
         return recipe
@@ -95,6 +103,7 @@ class Recipe:
         }
 
     def check(self) -> None:
+        """Refuses values that no run can have."""
         for name in ("n_layers", "d_model", "n_heads", "d_head"):
             if getattr(self.model, name) < 1:
                 raise Refusal(
@@ -120,7 +129,7 @@ class Recipe:
                 raise Refusal(f"[task] {name} must be at least 1; got {getattr(self.task, name)}.")
 
     def config(self) -> TransformerConfig:
-        """The shape of the transformer, an instance of the one class."""
+        """The configuration of the transformer that is trained."""
         return LAYOUTS[self.model.layout].config(self.task, asdict(self.model))
 
     def __repr__(self) -> str:
@@ -133,7 +142,7 @@ class Recipe:
 
 
 def section(kind: type[Any], values: dict[str, Any], name: str) -> Any:
-    """A dataclass from a table of the recipe, whose keys and types must be known."""
+    """A dataclass from a table of the recipe, whose keys and types must be its fields'."""
     if not isinstance(values, dict):
         raise Refusal(f"[{name}] must be a table; got {values!r}.")
     hints = get_type_hints(kind)
@@ -151,6 +160,7 @@ def section(kind: type[Any], values: dict[str, Any], name: str) -> Any:
 
 
 def checked(name: str, value: Any, hint: Any) -> Any:
+    """The value as the type that the field has; another type is refused."""
     if get_origin(hint) is Literal:
         if value not in get_args(hint):
             raise Refusal(f"{name} must be one of {', '.join(get_args(hint))}; got {value!r}.")

@@ -1,4 +1,4 @@
-"""How good a model is on its task: excess risk over the best predictor, on prompts held out."""
+"""How good a model is on its task: its excess risk over the best predictor, on held-out prompts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ridgeformer.training.layouts import Layout
 from ridgeformer.transformer import Transformer
 
 HELD_OUT = 0x4E1D
-"""Sets the seeds of these prompts apart."""
+"""This number is part of the prompts' seed, so that no batch shares its random numbers."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """Prompts that are not trained on, and what the best predictor says of them."""
+    """Held-out prompts, and the best predictor's predictions for them."""
 
     sample: Sample
     best: Tensor
@@ -31,31 +31,29 @@ class Held:
 
     def part(self, chosen: Tensor) -> Held:
         """Some of the prompts."""
-        prompt = self.sample.prompt
-        few = Prompt(prompt.phi[chosen], prompt.y[chosen], prompt.phi_query[chosen])
-        return Held(Sample(few, self.sample.targets[chosen]), self.best[chosen])
+        return Held(self.sample[chosen], self.best[chosen])
 
 
 def predictions(layout: Layout, model: Transformer, prompt: Prompt, chunk: int = 64) -> Tensor:
-    """In float64, a few prompts at a time."""
+    """The model's predictions in float64; it reads `chunk` prompts at a time."""
     dtype = model.config.torch_dtype
-    parts = [
-        Prompt(*(t[i : i + chunk] for t in (prompt.phi, prompt.y, prompt.phi_query))).to(dtype)
-        for i in range(0, len(prompt.phi), chunk)
-    ]
+    parts = [prompt[i : i + chunk].to(dtype) for i in range(0, len(prompt), chunk)]
     with torch.inference_mode():
         return torch.cat([layout.predict(model, part) for part in parts]).double()
 
 
 def errors(
-    found: Float[Tensor, "batch q r"], targets: Float[Tensor, "batch q r"]
+    predicted: Float[Tensor, "batch q r"], targets: Float[Tensor, "batch q r"]
 ) -> Float[Tensor, " batch"]:
     """The mean squared error of each prompt."""
-    return (found - targets).square().mean((1, 2))
+    return (predicted - targets).square().mean((1, 2))
 
 
 def share(part: Float[Tensor, " batch"], held: Held, seed: int) -> Estimate:
-    """Of what the best predictor explains of y, Var y − best; None where that is nothing."""
+    """The mean of `part` as a share of Var y − best, which is what the best predictor explains of y.
+
+    The share is undefined where the best predictor explains nothing.
+    """
     targets = held.sample.targets
     columns = [
         part,
@@ -71,26 +69,33 @@ def share(part: Float[Tensor, " batch"], held: Held, seed: int) -> Estimate:
     return estimate_of(torch.stack(columns, -1), ratio, seed)
 
 
-def excess(found: Float[Tensor, "batch q r"], held: Held, exact: bool, seed: int = 0) -> Estimate:
+def excess(
+    predicted: Float[Tensor, "batch q r"], held: Held, exact: bool, seed: int = 0
+) -> Estimate:
     """(MSE − best)/(Var y − best): 0 for the best predictor, 1 for the mean of y.
 
-    Where the best predictor is Bayes', the numerator is the mean of (f − f_best)², which has the same
-    expectation, and far less noise.
+    Where the best predictor is the Bayes predictor (`exact`), the numerator is measured as the mean of
+    (f − f_best)², which has the same expectation and far less noise.
     """
     if exact:
-        return share(errors(found, held.best), held, seed)
-    return excess_from_targets(found, held, seed)
+        return share(errors(predicted, held.best), held, seed)
+    return excess_from_targets(predicted, held, seed)
 
 
-def excess_from_targets(found: Float[Tensor, "batch q r"], held: Held, seed: int = 0) -> Estimate:
-    """The same with MSE − best as it was measured. The two differ if `best` is not Bayes' predictor."""
+def excess_from_targets(
+    predicted: Float[Tensor, "batch q r"], held: Held, seed: int = 0
+) -> Estimate:
+    """The excess risk from MSE − best on the targets themselves.
+
+    It agrees with `excess` up to noise if `held.best` is the Bayes predictor.
+    """
     targets = held.sample.targets
-    return share(errors(found, targets) - errors(held.best, targets), held, seed)
+    return share(errors(predicted, targets) - errors(held.best, targets), held, seed)
 
 
 def score(layout: Layout, model: Transformer, held: Held, exact: bool) -> dict[str, float]:
     """Mean squared errors of model and best predictor, and the excess risk where it is defined."""
-    found, targets = predictions(layout, model, held.sample.prompt), held.sample.targets
-    mse, best = (float(errors(f, targets).mean()) for f in (found, held.best))
-    above = excess(found, held, exact).mean
+    predicted, targets = predictions(layout, model, held.sample.prompt), held.sample.targets
+    mse, best = (float(errors(f, targets).mean()) for f in (predicted, held.best))
+    above = excess(predicted, held, exact).mean
     return {"mse": mse, "best": best} | ({} if above is None else {"excess": above})

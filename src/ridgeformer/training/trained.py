@@ -1,4 +1,4 @@
-"""A transformer that was trained, with its recipe and scores: what the disk holds."""
+"""A trained transformer with its recipe and scores, as it is saved."""
 
 from __future__ import annotations
 
@@ -19,27 +19,30 @@ from ridgeformer.types import Refusal
 
 @dataclass(frozen=True)
 class TrainedModel:
+    """A trained transformer, the recipe that it was trained by, and its scores."""
+
     transformer: Transformer
     recipe: Recipe
     scores: dict[str, Any]
-    """What was measured when it was saved, with what training cost."""
+    """Its scores when it was saved, and the cost of its training."""
 
     @property
     def layout(self) -> Layout:
         return LAYOUTS[self.recipe.model.layout]
 
     def cost(self, prompt: Prompt) -> int:
-        """Tokens that one prompt takes."""
+        """The number of tokens that one prompt takes."""
         return self.layout.cost(prompt)
 
     @property
     def most_supports(self) -> int | None:
-        """What its positions allow, two for each support and one for the query; None for any number."""
+        """The largest number of supports that learned positions allow; None if there is no limit."""
         config = self.transformer.config
+        # A support takes two positions, and the query one.
         return (config.max_tokens - 1) // 2 if config.positional == "learned" else None
 
     def check(self, prompt: Prompt) -> None:
-        """Refuses features and outputs that are not the task's, and supports that have no position."""
+        """Refuses a prompt whose features or outputs are not the task's, or that has too many supports."""
         wanted = self.recipe.task
         if (prompt.features, prompt.outputs) != (wanted.features, wanted.outputs):
             raise Refusal(
@@ -59,11 +62,13 @@ class TrainedModel:
             return self.layout.predict(self.transformer, prompt)
 
     def save(self, directory: str | Path, force: bool = False) -> None:
+        """Saves the model with its recipe and scores; `force` replaces a model that is there."""
         extra = {"recipe": self.recipe.to_dict(), "scores": self.scores}
         save(self.transformer, directory, extra, force)
 
     @staticmethod
     def load(directory: str | Path) -> TrainedModel:
+        """Loads a model that `save` wrote; a damaged one is refused."""
         transformer, config = load(directory)
         if "recipe" not in config:
             raise Refusal(f"{directory} holds a model without a recipe: it was not trained.")
@@ -71,11 +76,11 @@ class TrainedModel:
         if not isinstance(recipe, dict) or not isinstance(scores, dict):
             raise Refusal(f"{directory} is damaged: its recipe and scores must be tables.")
         model = TrainedModel(transformer, Recipe.from_dict(recipe), scores)
-        expected, found = model.recipe.config(), transformer.config
+        expected = model.recipe.config()
         for name in ("d_in", "d_out", "mask", "positional"):
-            if getattr(found, name) != getattr(expected, name):
+            if (seen := getattr(transformer.config, name)) != getattr(expected, name):
                 raise Refusal(
-                    f"{directory} is damaged: {name} is {getattr(found, name)}, and by its recipe "
+                    f"{directory} is damaged: {name} is {seen}, and by its recipe "
                     f"{getattr(expected, name)}."
                 )
         return model

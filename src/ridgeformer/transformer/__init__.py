@@ -1,4 +1,4 @@
-"""The generic transformer: configuration, model, interventions, storage."""
+"""The generic transformer: its configuration, its model, interventions, and storage."""
 
 from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.edits import Edit, Edits, Record, ablate, ablate_head, patch

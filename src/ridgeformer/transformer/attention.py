@@ -1,4 +1,4 @@
-"""Attention, linear or softmax, over a context and queries that read it."""
+"""Linear and softmax attention over a context and over queries that read it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from torch import Tensor, nn
 from ridgeformer.transformer.config import TransformerConfig
 
 CHUNK = 64
-"""Tokens per chunk of linear attention. Sums over tokens go chunk by chunk, which loses fewer digits
-than one long sum; under the causal mask the cost is quadratic inside a chunk and linear across."""
+"""Linear attention sums over tokens in chunks of this size, which loses fewer digits than one long sum.
+Under the causal mask the cost is quadratic inside a chunk and linear in the number of chunks."""
 
 SHORT = 256
-"""Up to so many context tokens, softmax attention forms its weights, which trains faster than to stream
-them; beyond, they are never held at once."""
+"""Softmax attention forms its matrix of weights for contexts of up to this many tokens, which makes
+training faster. For longer contexts it never holds the whole matrix in memory."""
 
 BLOCK = 2048
-"""Tokens that a layer takes at a time, so that what it works on stays in the cache."""
+"""A layer processes the sequence in blocks of this many tokens, so that its working set stays in the cache."""
 
 ALL = slice(None)
 
 
 class Attention(nn.Module):
+    """Multi-head attention, whose weights have one slice for each head."""
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config
@@ -37,7 +39,7 @@ class Attention(nn.Module):
         self.b_O = nn.Parameter(torch.zeros(d, dtype=dtype))
 
     def project(self, x: Float[Tensor, "batch n d_model"], names: str) -> tuple[Tensor, ...]:
-        """Queries, keys or values, [batch, n_heads, n, d_head] each, in one product."""
+        """The queries, keys or values, each [batch, n_heads, n, d_head], from one matrix product."""
         W = torch.cat([getattr(self, f"W_{name}") for name in names])
         b = torch.cat([getattr(self, f"b_{name}") for name in names])
         heads, d, e = W.shape
@@ -46,7 +48,7 @@ class Attention(nn.Module):
         return split.permute(2, 0, 3, 1, 4).unbind(0)
 
     def mix(self, x: Float[Tensor, "batch n d_model"], context: int, rows: slice = ALL) -> Tensor:
-        """Each head's weighted sum of values, [batch, n, n_heads, d_head], at some tokens."""
+        """Each head's weighted sum of values, [batch, n, n_heads, d_head], at the tokens in `rows`."""
         if self.config.attention == "linear" and self.config.mask == "prefix":
             return self.linear_prefix(x, context)[:, rows]
         q, k, v = self.project(x, "QKV")
@@ -56,12 +58,13 @@ class Attention(nn.Module):
         return attend(q, k, v, context).transpose(1, 2)[:, rows]
 
     def output(self, z: Tensor) -> Float[Tensor, "batch n d_model"]:
+        """What the heads add to the residual stream."""
         h, e, d = self.W_O.shape
         W = self.W_O.reshape(h * e, d).mT
         return blockwise(lambda part: F.linear(part.flatten(2), W, self.b_O), z)
 
     def linear_prefix(self, x: Float[Tensor, "batch n d_model"], context: int) -> Tensor:
-        """Σ_i s·(q_j·k_i) v_i as q_j·(s·Σ_i k_i v_iᵀ): no n×n matrix, and only blocks of q, k, v."""
+        """Σ_i s·(q_j·k_i) v_i, computed as q_j·(s·Σ_i k_i v_iᵀ), which needs no n×n matrix."""
         parts = [summed_products(*self.project(part, "KV")) for part in blocks(x[:, :context])]
         memory = self.config.attn_scale * torch.stack(parts).sum(0)
         z = blockwise(lambda part: (self.project(part, "Q")[0] @ memory).transpose(1, 2), x)
@@ -69,6 +72,7 @@ class Attention(nn.Module):
         return z
 
     def linear_causal(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
+        """The same under the causal mask; queries come after the context, and read all of it."""
         keys, values = k[:, :, :context], v[:, :, :context]
         scale = self.config.attn_scale
         first = causal_linear(scale * q[:, :, :context], keys, values)
@@ -77,11 +81,12 @@ class Attention(nn.Module):
         return torch.cat([first, rest], dim=2)
 
     def own(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """What linear attention reads of the token itself, [batch, n, n_heads, d_head]."""
+        """What each token reads from itself under linear attention, [batch, n, n_heads, d_head]."""
         score = self.config.attn_scale * (q * k).sum(-1, keepdim=True)
         return (score * v).transpose(1, 2)
 
     def softmax(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
+        """Softmax attention: context tokens read the context, and a query reads the context and itself."""
         short = context <= SHORT
         first = self.among_context if short else self.streamed_among_context
         parts = [first(*(t[:, :, :context] for t in (q, k, v)))]
@@ -91,7 +96,7 @@ class Attention(nn.Module):
         return torch.cat(parts, dim=2)
 
     def among_context(self, q: Tensor, k: Tensor, v: Tensor, rows: slice = ALL) -> Tensor:
-        """Context tokens, or some of them, read context tokens."""
+        """The context tokens in `rows` read the context tokens that the mask lets them read."""
         logits = self.config.attn_scale * q @ k.mT
         if self.config.mask == "causal":
             n = k.shape[2]
@@ -120,12 +125,12 @@ class Attention(nn.Module):
 
 
 def blocks(x: Tensor) -> list[Tensor]:
-    """The sequence in blocks of tokens: views, into which results can be written."""
+    """The sequence as views of `BLOCK` tokens each, into which results can be written."""
     return [x[:, start : start + BLOCK] for start in range(0, x.shape[1], BLOCK)]
 
 
 def blockwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """A token-wise function, applied to a block of tokens at a time."""
+    """Applies a token-wise function to one block of tokens at a time."""
     parts = blocks(x)
     first = function(parts[0])
     if len(parts) == 1:
@@ -139,7 +144,7 @@ def blockwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def summed_products(k: Tensor, v: Tensor) -> Tensor:
-    """Σ_i k_i v_iᵀ over the tokens, [batch, heads, d_head, d_head], summed chunk by chunk."""
+    """Σ_i k_i v_iᵀ over the tokens, [batch, heads, d_head, d_head], summed in chunks."""
     whole = k.shape[2] // CHUNK * CHUNK
     rest = k[:, :, whole:].mT @ v[:, :, whole:]
     if whole == 0:
@@ -149,7 +154,7 @@ def summed_products(k: Tensor, v: Tensor) -> Tensor:
 
 
 def causal_linear(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Linear attention to the tokens up to one's own; each tensor [batch, heads, n, d_head]."""
+    """Each token reads the tokens up to itself; all tensors are [batch, heads, n, d_head]."""
     n = q.shape[2]
     q, k, v = (F.pad(t, (0, 0, 0, -n % CHUNK)) for t in (q, k, v))
     q, k, v = (t.view(*t.shape[:2], -1, CHUNK, t.shape[3]) for t in (q, k, v))

@@ -14,6 +14,8 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 @dataclass(frozen=True)
 class TransformerConfig:
+    """Sizes and kinds of layers; docs/format.md says what each of them means."""
+
     d_in: int
     d_out: int
     d_model: int
@@ -29,7 +31,7 @@ class TransformerConfig:
     attn_scale: float = 1.0
     dtype: Literal["float32", "float64"] = "float32"
     max_tokens: int = 0
-    """Length of the learned positional table; unused when positional is none."""
+    """The length of the learned positional table; it has no meaning if positional is none."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(TransformerConfig)
@@ -53,6 +55,7 @@ class TransformerConfig:
 
     @staticmethod
     def from_dict(values: dict[str, Any]) -> TransformerConfig:
+        """The configuration in a config.json, which may have other entries."""
         known = {field.name for field in fields(TransformerConfig)}
         required = {"d_in", "d_out", "d_model", "n_layers", "n_heads", "d_head", "d_mlp"}
         missing = required - set(values)

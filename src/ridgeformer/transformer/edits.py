@@ -1,6 +1,6 @@
-"""Interventions are values passed to `forward`, not modes of the model.
+"""Interventions on a forward pass, which are values passed to `forward` and not modes of the model.
 
-Sites, for block l (shapes [batch, n, …]):
+The sites of block l, whose values have shape [batch, n, …], are:
 
     embed                    the residual stream before the first block       d_model
     blocks.l.attn.z          each head's output before W_O                    n_heads, d_head
@@ -33,7 +33,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Record:
-    """Keeps a copy of the values at the named sites, in `values`, as the last forward saw them."""
+    """Keeps the values that the last forward pass had at the named sites, in `values`."""
 
     sites: frozenset[str]
     values: dict[str, Tensor] = field(default_factory=dict)
@@ -87,6 +87,7 @@ def check_sites(edits: Edits, n_layers: int) -> None:
 
 
 def apply_edits(edits: Edits, site: str, x: Tensor) -> Tensor:
+    """The value at a site after the edits, in their order."""
     for edit in edits:
         if isinstance(edit, Edit):
             x = edit.apply(x) if edit.site == site else x

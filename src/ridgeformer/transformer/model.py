@@ -1,11 +1,11 @@
-"""One transformer for everything: compiled weights and trained weights are instances of this class.
+"""One transformer class, of which compiled and trained models are instances.
 
     x ← embed(tokens);  per block: x ← x + attn(ln1(x)), x ← x + mlp(ln2(x));  unembed(ln_final(x))
 
-A sequence is context tokens, then query tokens. Context tokens read context tokens (all of them
-under the prefix mask, the earlier ones under the causal mask); a query reads the context and
-itself; nobody reads a query. The context's rows are computed from the context alone, so that no
-bit of them can depend on a query.
+A sequence consists of context tokens and then query tokens. A context token reads all context tokens
+under the prefix mask, and those up to itself under the causal mask. A query reads the context and
+itself, and no other token reads a query. The rows of the context are computed from the context alone,
+so that no bit of them can depend on a query.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ridgeformer.transformer.edits import Edits, apply_edits, check_sites
 from ridgeformer.types import Refusal
 
 
-class Linear(nn.Module):
-    """x W + b, with W stored as [in, out]."""
+class Affine(nn.Module):
+    """x W + b, with W stored as [d_in, d_out]."""
 
     def __init__(self, d_in: int, d_out: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Linear(nn.Module):
 
 
 class Norm(nn.Module):
-    """LayerNorm, or RMSNorm, which leaves the mean where it is and has no shift."""
+    """LayerNorm, or RMSNorm, which does not subtract the mean and has no bias."""
 
     def __init__(self, kind: str, d_model: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -48,6 +48,8 @@ class Norm(nn.Module):
 
 
 class MLP(nn.Module):
+    """One hidden layer, plain or gated."""
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.kind = config.mlp
@@ -73,6 +75,8 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
+    """Attention and then an MLP, each of which adds to the residual stream."""
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.attn = Attention(config)
@@ -100,12 +104,12 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """`init="normal"` draws GPT-2's initial weights; `init="zero"` leaves weights to be filled in."""
+    """A transformer; `init="normal"` draws initial weights as GPT-2 does, `init="zero"` sets all to 0."""
 
     def __init__(self, config: TransformerConfig, init: str = "normal") -> None:
         super().__init__()
         self.config = config
-        self.embed = Linear(config.d_in, config.d_model, config.torch_dtype)
+        self.embed = Affine(config.d_in, config.d_model, config.torch_dtype)
         if config.positional == "learned":
             self.pos = nn.Parameter(
                 torch.zeros(config.max_tokens, config.d_model, dtype=config.torch_dtype)
@@ -113,12 +117,12 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         if config.norm != "none":
             self.ln_final = Norm(config.norm, config.d_model, config.torch_dtype)
-        self.unembed = Linear(config.d_model, config.d_out, config.torch_dtype)
+        self.unembed = Affine(config.d_model, config.d_out, config.torch_dtype)
         if init == "normal":
             self.draw_weights()
 
     def draw_weights(self) -> None:
-        """Normal weights, those that write to the residual stream shrunk with depth (GPT-2)."""
+        """Draws normal weights; those that write to the residual stream shrink with depth, as in GPT-2."""
         for name, weight in self.named_parameters():
             if weight.ndim > 1 and weight.numel():
                 fan_in = weight.shape[-2] if weight.ndim == 2 else self.config.d_model
@@ -133,9 +137,9 @@ class Transformer(nn.Module):
         edits: Edits = (),
         rows: slice = ALL,
     ) -> Float[Tensor, "batch some d_model"]:
-        """The residual stream after the last block, which is computed for the tokens in `rows` only.
+        """The residual stream after the last block, at the tokens in `rows`.
 
-        The first `context` tokens are context.
+        The first `context` tokens are the context, and the others are queries.
         """
         if tokens.ndim != 3 or tokens.shape[-1] != self.config.d_in:
             raise Refusal(
@@ -159,6 +163,7 @@ class Transformer(nn.Module):
         return x if last >= 0 else x[:, rows]
 
     def readout(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_out"]:
+        """The outputs that the residual stream is mapped to."""
         out: Tensor = self.unembed(self.ln_final(x) if self.config.norm != "none" else x)
         return out
 

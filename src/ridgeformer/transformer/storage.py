@@ -25,7 +25,7 @@ WEIGHTS_HASH, CONFIG_HASH = "weights_sha256", "config_sha256"
 
 
 def check_writable(directory: str | Path, force: bool = False) -> None:
-    """Refuses early, before any work is done for an output that cannot be written."""
+    """Refuses a directory that cannot be written, before any work is done for it."""
     target = Path(directory)
     if target.exists():
         if not target.is_dir():
@@ -52,7 +52,7 @@ def save(
     extra: dict[str, Any] | None = None,
     force: bool = False,
 ) -> None:
-    """Writes the model whole or not at all; `extra` entries go to config.json beside the shape."""
+    """Writes the model whole or not at all; config.json has the entries of `extra` besides the shape."""
     config = {"format": FORMAT, **model.config.to_dict(), **(extra or {})}
     with whole_directory(directory, force) as partial:
         weights = {name: t.detach().contiguous() for name, t in model.state_dict().items()}
@@ -64,7 +64,7 @@ def save(
 
 @contextmanager
 def whole_directory(directory: str | Path, force: bool = False) -> Iterator[Path]:
-    """A folder to write in, which takes its final name when all is written, or disappears."""
+    """A directory to write in; it gets its final name when all is written, and is deleted after an error."""
     target = Path(directory)
     check_writable(target, force)
     try:
@@ -90,13 +90,13 @@ def file_hash(path: Path) -> str:
 
 
 def config_hash(config: dict[str, Any]) -> str:
-    """Of everything in config.json but the hash of the weights, which is written later."""
+    """The hash of config.json without the hash of the weights, which is written later."""
     rest = {name: value for name, value in config.items() if name != WEIGHTS_HASH}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def check_unaltered(path: Path, config: dict[str, Any]) -> None:
-    """Each file carries the other's hash; a model written by hand may leave them out."""
+    """Refuses altered files: each carries the other's hash, but a model written by hand need not."""
     if config.get(WEIGHTS_HASH, (seen := file_hash(path))) != seen:
         raise Refusal(f"{path} is damaged or was altered: its hash is not the one in config.json.")
     with safe_open(path, framework="pt") as file:
@@ -106,6 +106,7 @@ def check_unaltered(path: Path, config: dict[str, Any]) -> None:
 
 
 def read_config(directory: str | Path) -> dict[str, Any]:
+    """The config.json of a saved model."""
     path = Path(directory) / "config.json"
     try:
         config = json.loads(path.read_text())
@@ -116,8 +117,8 @@ def read_config(directory: str | Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
-        found = config.get("format") if isinstance(config, dict) else None
-        raise Refusal(f"{path} does not say format {FORMAT!r} (it says {found!r}): not our model.")
+        seen = config.get("format") if isinstance(config, dict) else None
+        raise Refusal(f"{path} does not say format {FORMAT!r} (it says {seen!r}): not our model.")
     return config
 
 

@@ -2,7 +2,7 @@
 
 A support cannot see later supports, so it cannot hold an entry of the dual iteration. The
 aggregator comes after them all: it solves (ΦᵀΦ + λI) w = Φᵀy with whole vectors of p channels, and
-the supports only lend their φ and y. These are CG's iterates for that system, not for the dual one.
+the supports only lend their φ and y. An adaptive solver has other iterates there than in the dual system.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class DotProductBackend(Backend):
         if job.solver.smooths:
             raise Refusal(
                 f"{job.solver.name} needs a positive kernel, and the {job.kernel.name} kernel is not "
-                "one: use an exponential, such as `kernel=Exponential()`."
+                "one: use a kernel that is an exponential."
             )
         if not isinstance(target.products, Exact):
             raise Refusal(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
@@ -11,17 +12,15 @@ import torch
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.experiments.evaluation import scores
 from ridgeformer.experiments.evaluation.methods import (
-    BEST,
-    MODEL,
     Method,
     of_baselines,
     of_best,
     of_model,
     of_unaware,
-)  # fmt: skip
+)
+from ridgeformer.experiments.evaluation.page import BEST, MODEL
 from ridgeformer.experiments.evaluation.shifts import shifts_of
-from ridgeformer.experiments.studies.base import Findings, Progress
-from ridgeformer.experiments.studies.collector import Collector
+from ridgeformer.experiments.finding import Collector, Finding, Progress
 from ridgeformer.models import Model
 from ridgeformer.tasks import LearnableTask, LinearRegression
 from ridgeformer.training import Held
@@ -60,9 +59,9 @@ class Case:
 
 def sizes_of(task: LearnableTask, most: int | None) -> list[int]:
     """Up to four times as many supports as the task has, if the model reads so many."""
-    beyond = [task.supports * times if most is None else min(task.supports * times, most) for times in (2, 4)]  # fmt: skip
+    beyond = [min(task.supports * times, most or inf) for times in (2, 4)]
     sizes = {*(k for k in SIZES if k < task.supports), task.supports, *beyond}
-    return sorted(sizes)
+    return sorted(map(int, sizes))
 
 
 def most_supports(model: Model) -> int | None:
@@ -78,8 +77,8 @@ def measure(
     seed: int,
     progress: Progress = iter,
     baselines: Sequence[str] | None = None,
-) -> Findings:
-    """Same seed, same numbers, but for the speed."""
+) -> Finding:
+    """The same seed gives the same numbers, except for the speed."""
     for task in tasks.values():  # before any work
         model.check(Held.draw(task, prompts, seed).sample.prompt)
     subject = of_model(model)
@@ -110,11 +109,11 @@ def measure(
         "threads": torch.get_num_threads(),
         "refusals": refusals,
     }
-    return Findings("evaluation", seed, prompts, settings, MEASURES, collector.numbers)
+    return Finding("evaluation", seed, prompts, settings, MEASURES, collector.numbers)
 
 
 def run_case(case: Case, collector: Collector) -> list[dict[str, Any]]:
-    """Adds the numbers of every method, and returns what was refused."""
+    """Records the numbers of every method, and returns what was refused."""
     held = Held.draw(case.task, collector.prompts, collector.seed, case.supports)
     where: dict[str, float | str] = {"task": case.label, "supports": case.supports}
     if case.shift:
@@ -144,7 +143,7 @@ def run_case(case: Case, collector: Collector) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Scored:
-    """Where the numbers of one method on some prompts go."""
+    """Records the numbers of one method on some prompts."""
 
     collector: Collector
     method: str
@@ -172,7 +171,7 @@ class Scored:
         self.collector.add("excess under shift", self.method, excess, **self.where)
 
     def by_condition(self, found: torch.Tensor, task: LearnableTask) -> None:
-        """In quarters of the prompts, of rising condition number."""
+        """Records the excess by quarters of the prompts, in order of their condition number."""
         if not isinstance(task, LinearRegression) or self.method == BEST:
             return
         prompt = self.held.sample.prompt

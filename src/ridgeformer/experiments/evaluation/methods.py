@@ -1,24 +1,24 @@
-"""What is compared: the model, the best predictor and the baselines, as functions of prompts."""
+"""The methods that are compared: the model, the best predictor and the baselines."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 
 import torch
 from torch import Tensor
 
+from ridgeformer.baselines import BASELINES
+from ridgeformer.experiments.evaluation.page import BEST, MODEL, UNAWARE
 from ridgeformer.models import Model
 from ridgeformer.tasks import LearnableTask, Prompt
 from ridgeformer.types import Refusal
 
-MODEL, BEST, UNAWARE = "model", "best", "unaware"
 TOKENS = 2**15
-"""That a model takes at a time."""
+"""A model is given at most this many tokens at a time."""
 TIMED = 64
-"""Prompts whose predictions are timed."""
+"""The number of prompts whose predictions are timed."""
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,13 @@ def of_unaware(task: LearnableTask) -> Method:
 
 
 def of_baselines(task: LearnableTask, seed: int, names: Sequence[str] | None) -> list[Method]:
-    """Fitted to the task, never to its shifts; all of them, or those that are named."""
-    if names is not None and not names:
-        return []
-    known = import_module("ridgeformer.baselines").BASELINES
-    for name in names or ():
-        if name not in known:
-            raise Refusal(
-                f"There is no baseline {name!r}: choose from {', '.join(known)}, or none."
-            )
+    """All baselines, or those that are named, fitted to the task and never to its shifts."""
     methods = []
-    for name in known if names is None else dict.fromkeys(names):
-        fitted = known[name]().fit(task, seed)
+    for name in BASELINES if names is None else dict.fromkeys(names):
+        if name not in BASELINES:
+            raise Refusal(
+                f"There is no baseline {name!r}: choose from {', '.join(BASELINES)}, or none."
+            )
+        fitted = BASELINES[name]().fit(task, seed)
         methods.append(Method(name, fitted.label, fitted.predict))
     return methods

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import track
 
-from ridgeformer import __version__
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.experiments.evaluation.measure import measure
 from ridgeformer.experiments.evaluation.page import page_of
-from ridgeformer.experiments.report import check_page, write_page
-from ridgeformer.experiments.studies.base import Findings, terminal_table
+from ridgeformer.experiments.finding import Finding
+from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.models import Model, load
 from ridgeformer.tasks import LEARNABLE, LearnableTask
 from ridgeformer.training import Recipe
@@ -32,34 +29,20 @@ def evaluate(
     seed: int = 0,
     baselines: Sequence[str] | None = None,
     console: Console | None = None,
-) -> Findings:
+) -> Finding:
     """Measures the model that `directory` holds on its own task, or on those that are named."""
-    console = console or Console()
     if prompts < 8:
         raise Refusal(f"Intervals over quarters of the prompts need at least 8, got {prompts}.")
-    if not 0 <= seed < 2**62:
-        raise Refusal(f"The seed must be at least 0 and below 2^62, got {seed}.")
+    check_seed(seed, below=62)
     model = load(directory)
     chosen = tasks_of(model, tasks)
-    path, numbers = Path(out) / "index.html", Path(out) / "results.json"
-    check_page(path)
-    check_page(numbers)
-
-    def progress(cases: Sequence[Any]) -> Any:
-        return track(cases, "evaluating", console=console, transient=True)
-
-    findings = measure(model, chosen, prompts, seed, progress, baselines)
-    findings = replace(findings, settings={**described(model, directory), **findings.settings})
-    values = {"version": __version__, "interval": "95 % paired bootstrap over prompts"}
-    text = json.dumps(values | asdict(findings), indent=1, ensure_ascii=False, allow_nan=False)
-    numbers.write_text(text + "\n")
-    page = page_of(findings)
-    write_page(path, page.title, page.lead, page.sections, page.foot)
-    for title, table in page.terminal.items():
-        console.print(terminal_table(title, table))
-    console.print(f"The page: [bold]{path}[/bold]", soft_wrap=True)
-    console.print(f"Its numbers: [bold]{numbers}[/bold]", soft_wrap=True)
-    return findings
+    run = Run(out, "results.json", console)
+    finding = measure(model, chosen, prompts, seed, run.track, baselines)
+    finding = replace(finding, settings={**described(model, directory), **finding.settings})
+    page = page_of(finding)
+    run.show(page.terminal)
+    run.write(page, finding.to_dict() | {"interval": "95 % paired bootstrap over prompts"})
+    return finding
 
 
 def described(model: Model, directory: str | Path) -> dict[str, Any]:
@@ -76,7 +59,7 @@ def described(model: Model, directory: str | Path) -> dict[str, Any]:
 
 
 def tasks_of(model: Model, names: Sequence[str]) -> dict[str, LearnableTask]:
-    """By label: the model's own task, or those of names and recipes."""
+    """The model's own task, or those that names and recipes give, by label."""
     if not names:
         if isinstance(model, CompiledModel):
             known = ", ".join(LEARNABLE)

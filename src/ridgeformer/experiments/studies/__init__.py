@@ -1,22 +1,18 @@
-"""Studies, one per file: each answers one question with numbers and draws one page.
+"""Studies: each answers one question with numbers and draws one page.
 
-A new study is a subclass of `Study` in a file of its own and an entry in `STUDIES`.
+A new study is an instance of a subclass of `Study`, handed to `register`.
 """
 
-from ridgeformer.experiments.studies.base import (
-    Findings,
-    Number,
-    Page,
-    Study,
-    find_study,
-    run_study,
-)
+from ridgeformer.experiments.studies.base import Study, find_study, run_study
 from ridgeformer.experiments.studies.dot_products import DotProducts
 from ridgeformer.experiments.studies.gaussian import GaussianStudy
 from ridgeformer.experiments.studies.smoother import Smoother
+from ridgeformer.registry import register
 
-STUDIES: dict[str, Study] = {
-    study.name: study for study in (Smoother(), GaussianStudy(), DotProducts())
-}
+STUDIES = Study.registry
+"""Every study by its name; `register` adds the user's own."""
 
-__all__ = ["STUDIES", "Findings", "Number", "Page", "Study", "find_study", "run_study"]
+for _study in (Smoother(), GaussianStudy(), DotProducts()):
+    register(_study)
+
+__all__ = ["STUDIES", "Study", "find_study", "run_study"]

@@ -13,9 +13,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ridgeformer.compiler import compile
-from ridgeformer.experiments.studies.base import Findings, Page, Progress, Study
-from ridgeformer.experiments.studies.collector import Collector
+from ridgeformer.compiler import HeadPairs, SoftmaxAttention, compile
+from ridgeformer.experiments.finding import Collector, Finding, Page, Progress
+from ridgeformer.experiments.studies.base import Study
 from ridgeformer.experiments.studies.dot_products_page import dot_products_page
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, GradientDescent, condition_number, krr, solve
@@ -29,7 +29,7 @@ UNIT = 2.0**-52
 SMALL_LOGITS = 0.2
 """The largest ε of a fit: above it the next order shows."""
 ABOVE_ROUND_OFF = 100.0
-"""A fit takes errors of at least so many times the round-off that was measured, c·u/ε."""
+"""A fit takes only errors that exceed the measured round-off c·u/ε by this factor."""
 
 MEASURES = {
     "mat-vec error": "‖computed K v − K v‖ ÷ ‖K v‖ over the supports of a prompt, v = y",
@@ -70,7 +70,7 @@ QUICK = Scale(
     runs=((2, 0.1), (4, 0.01)),
     ridges=(1.0,),
 )
-"""For fewer than 8 prompts, whose intervals would not be worth more."""
+"""A smaller plan for fewer than 8 prompts, whose intervals would not justify more."""
 
 
 def scale_for(prompts: int) -> Scale:
@@ -94,13 +94,15 @@ def draw(prompts: int, seed: int) -> Prompt:
     return Prompt(phi, y, query)
 
 
+def target_of(heads: int, epsilon: float) -> SoftmaxAttention:
+    return SoftmaxAttention(NORM, SUPPORTS, dot_products=HeadPairs(heads, epsilon))
+
+
 def matvec_error(prompt: Prompt, heads: int, epsilon: float) -> Tensor:
-    """Relative, per prompt."""
+    """The relative error of one mat-vec, for each prompt."""
     everywhere = Prompt(prompt.phi, prompt.y, prompt.phi)
-    model = compile(
-        GradientDescent(), features=FEATURES, steps=1, ridge=1.0, attention="softmax", mlp="reglu",
-        heads=heads, epsilon=epsilon, max_norm=NORM, max_supports=SUPPORTS,
-    )  # fmt: skip
+    target = target_of(heads, epsilon)
+    model = compile(GradientDescent(), features=FEATURES, steps=1, ridge=1.0, to=target)
     found = trajectory(model, everywhere).final
     most = model.certificate.max_eigenvalue
     exact = solve(GradientDescent(), everywhere, steps=1, ridge=1.0, max_eigenvalue=most).final
@@ -152,10 +154,8 @@ def measure_cg(
     curve("error", "exact CG", (textbook - exact).abs(), True)
     curve("bound", "exact CG", bound, True)
     for heads, epsilon in runs:
-        model = compile(
-            ConjugateGradient(), features=FEATURES, steps=steps, ridge=ridge, attention="softmax",
-            mlp="reglu", heads=heads, epsilon=epsilon, max_norm=NORM, max_supports=SUPPORTS,
-        )  # fmt: skip
+        target = target_of(heads, epsilon)
+        model = compile(ConjugateGradient(), features=FEATURES, steps=steps, ridge=ridge, to=target)
         found = trajectory(model, prompt).predictions
         name = f"{heads} heads, ε = {epsilon:g}"
         curve("error", name, (found - exact).abs(), False)
@@ -177,7 +177,7 @@ class DotProducts(Study):
     summary = "Dot products from softmax heads: error against ε, and CG on them."
     prompts = 16
 
-    def measure(self, prompts: int, seed: int, progress: Progress) -> Findings:
+    def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
         scale, out = scale_for(prompts), Collector(prompts, seed)
         prompt = draw(prompts, seed)
         jobs: list[Callable[[], None]] = [
@@ -197,7 +197,7 @@ class DotProducts(Study):
             "largest ε of a fit": SMALL_LOGITS,
             "times above round-off in a fit": ABOVE_ROUND_OFF,
         } | asdict(scale)
-        return Findings(self.name, seed, prompts, settings, MEASURES, out.numbers)
+        return Finding(self.name, seed, prompts, settings, MEASURES, out.numbers)
 
-    def page(self, findings: Findings) -> Page:
-        return dot_products_page(findings)
+    def page(self, finding: Finding) -> Page:
+        return dot_products_page(finding)

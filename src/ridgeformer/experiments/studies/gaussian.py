@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
-from math import ceil, log, sqrt
+from math import log, sqrt
 
 import torch
 from torch import Tensor
 
-from ridgeformer.experiments.studies.base import Findings, Page, Progress, Study
-from ridgeformer.experiments.studies.collector import Collector
+from ridgeformer.compiler import Exact, Interpolated
+from ridgeformer.experiments.finding import Collector, Finding, Page, Progress
+from ridgeformer.experiments.studies.base import Study
 from ridgeformer.experiments.studies.gaussian_page import gaussian_page
 from ridgeformer.experiments.studies.gaussian_setting import (
+    METHODS,
     RIDGE,
-    SOLVERS,
     TARGET,
     Interval,
+    Method,
     Scale,
     Setting,
     predictions,
@@ -31,7 +33,7 @@ from ridgeformer.experiments.studies.gaussian_setting import (
     scale_for,
     spectrum,
 )
-from ridgeformer.solvers import Solver, krr, krr_coefficients
+from ridgeformer.solvers import krr, krr_coefficients
 from ridgeformer.statistics import estimate_of, r_squared, slope
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory import amplification
@@ -67,19 +69,20 @@ MEASURES = {
 
 
 def shown_steps(steps: int) -> list[int]:
-    """All early steps, then ever fewer."""
+    """The steps to draw: all early ones, then ever fewer."""
     found = {min(steps, round(1.15**e)) for e in range(100)}
     return sorted({0, *found})
 
 
 def measure_blocks(k: int, name: str, steps: int, scale: Scale, out: Collector) -> None:
     """Error per block beside the solver's error per step."""
-    setting, solver = Setting(k), SOLVERS[name]
+    setting, solver = Setting(k), METHODS[name].solver
     prompt = setting.draw(out.prompts, out.seed)
     exact = krr(prompt, ridge=RIDGE, kernel=setting.kernel)
     runs = {"solver": setting.solved(solver, prompt, steps, setting.certain).predictions}
     for width in scale.blocks_widths:
-        model = setting.relu(solver, steps, width, setting.certain)
+        products = Interpolated(TARGET, width=width)
+        model = setting.compiled(solver, steps, setting.certain, products)
         method = f"model, width {width}"
         runs[method] = predictions(model, prompt)
         extra = model.transformer.config.n_layers - steps
@@ -87,20 +90,13 @@ def measure_blocks(k: int, name: str, steps: int, scale: Scale, out: Collector) 
     for method, run in runs.items():
         errors = rmse(run, exact)
         for step in shown_steps(steps):
-            out.add(
-                "error",
-                method,
-                errors[step],
-                method == "solver",
-                supports=k,
-                solver=name,
-                step=step,
-            )
+            control = method == "solver"
+            out.add("error", method, errors[step], control, supports=k, solver=name, step=step)
 
 
 @dataclass(frozen=True)
 class Floors:
-    """One column per width."""
+    """The floors of one solver over the widths, one column for each width."""
 
     values: Tensor
     worst: list[float | None]
@@ -108,12 +104,13 @@ class Floors:
 
 
 def run_floors(k: int, max_target: float, name: str, scale: Scale, out: Collector) -> Floors:
-    setting, solver, steps = Setting(k), SOLVERS[name], scale.floor_steps
+    setting, solver, steps = Setting(k), METHODS[name].solver, scale.floor_steps
     prompt = setting.draw(out.prompts, out.seed)
     target = setting.solved(solver, prompt, steps, setting.certain).final
     values, worst = [], list[float | None]()
     for width in scale.widths:
-        model = setting.relu(solver, steps, width, setting.certain, max_target)
+        products = Interpolated(max_target, width=width)
+        model = setting.compiled(solver, steps, setting.certain, products)
         found = predictions(model, prompt)[-1]
         values.append(rmse(found, target))
         promised = model.certificate.absolute_error
@@ -155,7 +152,7 @@ def ranges(k: int, scale: Scale) -> dict[str, float]:
 
 
 def measure_other_solver(scale: Scale, out: Collector) -> None:
-    """The floor belongs to the fixed point, whatever leads to it."""
+    """The floor belongs to the fixed point, whichever solver leads to it."""
     k, name = max(scale.blocks_supports), "richardson"
     floors = run_floors(k, TARGET, name, scale, out)
     report_floors(k, "certified range", name, floors, scale, out)
@@ -190,9 +187,9 @@ def measure_width_needed(which: str, floors: list[Floors], scale: Scale, out: Co
 def measure_gated(scale: Scale, out: Collector) -> None:
     """With exact products a model is the solver, step by step."""
     k, steps = max(scale.blocks_supports), scale.gated_steps
-    setting, solver = Setting(k), SOLVERS["chebyshev"]
+    setting, solver = Setting(k), METHODS["chebyshev"].solver
     prompt = setting.draw(out.prompts, out.seed)
-    gated = setting.compiled(solver, steps, setting.certain, mlp="reglu")
+    gated = setting.compiled(solver, steps, setting.certain, Exact())
     run = setting.solved(solver, prompt, steps, setting.certain).predictions
     apart = (predictions(gated, prompt) - run).abs().max()
     out.exact("exact products", "gated MLP", float(apart), supports=k, steps=steps)
@@ -205,19 +202,10 @@ def steps_to(errors: Tensor, level: float) -> Tensor:
     return torch.where(last < len(errors), last, torch.nan)
 
 
-def tunings(setting: Setting, own: Interval, name: str) -> dict[str, Interval]:
-    found = {"prompts": own, "certain": setting.certain}
-    if name == "richardson":  # η = 2/(lo + hi) = 1, which takes row averages as they are
-        found["unit step"] = (1.0, 1.0)
-    return found
-
-
-def enough_steps(name: str, interval: Interval, own: Interval) -> int:
-    """For the least level, with room to spare."""
-    lo, hi = interval
-    if name == "richardson":
-        return ceil(23 * (lo + hi) / 2 / own[0])
-    return ceil(11.5 * sqrt(hi / lo)) + 10
+def tunings(setting: Setting, own: Interval, method: Method) -> dict[str, Interval]:
+    """The intervals that coefficients are tuned to; η = 2/(lo + hi) is 1 for (1, 1)."""
+    intervals = {"prompts": own, "certain": setting.certain}
+    return intervals | ({"unit step": (1.0, 1.0)} if method.unit_step else {})
 
 
 def measure_constants(case: tuple[int, int, float], out: Collector) -> None:
@@ -234,11 +222,11 @@ def measure_constants(case: tuple[int, int, float], out: Collector) -> None:
     exact = krr(prompt, ridge=RIDGE, kernel=setting.kernel)
     reached: dict[tuple[str, str], Tensor] = {}
     x = -torch.tensor(LEVELS, dtype=torch.float64).log()
-    for name, solver in SOLVERS.items():
-        for tuning, interval in tunings(setting, own, name).items():
+    for name, method in METHODS.items():
+        for tuning, interval in tunings(setting, own, method).items():
             out.exact("interval", tuning, interval[1] / interval[0], **where, solver=name)
-            steps = enough_steps(name, interval, own)
-            errors = rmse(setting.solved(solver, prompt, steps, interval).predictions, exact)
+            run = setting.solved(method.solver, prompt, method.steps(interval, own), interval)
+            errors = rmse(run.predictions, exact)
             found = torch.stack([steps_to(errors, level) for level in LEVELS], dim=1)
             reached[name, tuning] = found
             at: dict[str, float | str] = where | {"solver": name}
@@ -282,7 +270,7 @@ def add_amplification(
     worst = (sums[:, :, None].sqrt() * weights).norm(dim=1).amax(-1)
     out.add("amplification", "constant error", worst, **where)
     steps = 48
-    chosen: Solver = SOLVERS["chebyshev"]
+    chosen = METHODS["chebyshev"].solver
     top = 1 - (1 - RIDGE) / (setting.supports + 1)  # no row of D⁻¹A sums to more
     for method, within in (("domain", (setting.certain[0], top)), ("prompts", own)):
         bound = amplification(chosen, steps=steps, tuned=setting.certain, spectrum=within)
@@ -294,7 +282,7 @@ class GaussianStudy(Study):
     summary = "Gaussian KRR in one softmax head and a ReLU MLP: blocks, width, constants."
     prompts = 16
 
-    def measure(self, prompts: int, seed: int, progress: Progress) -> Findings:
+    def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
         scale = scale_for(prompts)
         parts = {
             name: Collector(prompts, seed, {"part": name})
@@ -329,7 +317,7 @@ class GaussianStudy(Study):
             "levels": list(LEVELS),
         } | {name.replace("_", " "): value for name, value in asdict(scale).items()}
         numbers = [number for part in parts.values() for number in part.numbers]
-        return Findings(self.name, seed, prompts, settings, MEASURES, numbers)
+        return Finding(self.name, seed, prompts, settings, MEASURES, numbers)
 
-    def page(self, findings: Findings) -> Page:
-        return gaussian_page(findings)
+    def page(self, finding: Finding) -> Page:
+        return gaussian_page(finding)

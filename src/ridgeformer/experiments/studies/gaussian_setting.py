@@ -1,15 +1,16 @@
-"""The settings of the `gaussian` study: prompts, tunings, and how much of it a few prompts are worth."""
+"""The settings of the `gaussian` study: its prompts, its solvers and what is swept."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.compiler import CompiledModel, compile
+from ridgeformer.compiler import CompiledModel, Exact, Interpolated, SoftmaxAttention, compile
 from ridgeformer.kernels import Gaussian
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import Chebyshev, Richardson, Solver, certified_interval, solve
@@ -18,17 +19,39 @@ from ridgeformer.types import Trajectory
 
 RIDGE, TARGET, QUERIES, RADIUS = 0.1, 4.0, 8, 1.5
 
-SOLVERS: dict[str, Solver] = {
-    "richardson": Richardson(precondition="row-sum"),
-    "chebyshev": Chebyshev(precondition="row-sum"),
-}
-
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
+class Method:
+    """A solver of the study, and what is known of it beforehand."""
+
+    solver: Richardson | Chebyshev
+    steps: Callable[[Interval, Interval], int]
+    """Enough steps for the least level, from the interval tuned to and that of the spectrum."""
+    unit_step: bool = False
+    """Whether η = 1 is tried too, the step that takes row averages as they are."""
+
+
+METHODS = {
+    method.solver.name: method
+    for method in (
+        Method(
+            Richardson(precondition="row-sum"),
+            lambda tuned, spectrum: ceil(23 * sum(tuned) / 2 / spectrum[0]),
+            unit_step=True,
+        ),
+        Method(
+            Chebyshev(precondition="row-sum"),
+            lambda tuned, spectrum: ceil(11.5 * sqrt(tuned[1] / tuned[0])) + 10,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
 class Scale:
-    """What is swept."""
+    """The values that the study sweeps over."""
 
     supports: tuple[int, ...] = (16, 32, 64, 128)
     widths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048)
@@ -53,7 +76,7 @@ QUICK = Scale(
     constants=((32, 2, 0.5), (32, 5, 1.0)),
     gated_steps=90,
 )
-"""For fewer than 8 prompts, whose intervals would not be worth more."""
+"""A smaller plan for fewer than 8 prompts, whose intervals would not justify more."""
 
 
 def scale_for(prompts: int) -> Scale:
@@ -102,21 +125,14 @@ class Setting:
         y = clean + RIDGE**0.5 * normal(prompts, self.supports, 1)
         return Prompt(phi, y.clamp(-TARGET, TARGET), query)
 
-    def compiled(self, solver: Solver, steps: int, interval: Interval | None, **more: Any) -> Any:
-        return compile(
-            solver, features=self.features, steps=steps, ridge=RIDGE, kernel=self.kernel,
-            attention="softmax", max_norm=self.radius, max_supports=self.supports,
-            interval=interval, **more,
-        )  # fmt: skip
-
-    def relu(
-        self, solver: Solver, steps: int, width: int, interval: Interval | None = None,
-        max_target: float = TARGET,
+    def compiled(
+        self, solver: Richardson | Chebyshev, steps: int, interval: Interval,
+        products: Exact | Interpolated,
     ) -> CompiledModel:  # fmt: skip
-        found: CompiledModel = self.compiled(
-            solver, steps, interval, mlp="relu", mlp_width=width, max_target=max_target
-        )
-        return found
+        return compile(
+            replace(solver, interval=interval), features=self.features, steps=steps, ridge=RIDGE,
+            kernel=self.kernel, to=SoftmaxAttention(self.radius, self.supports, products),
+        )  # fmt: skip
 
     def solved(self, solver: Solver, prompt: Prompt, steps: int, interval: Interval) -> Trajectory:
         return solve(

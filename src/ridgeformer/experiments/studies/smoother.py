@@ -14,12 +14,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.compiler import compile
-from ridgeformer.experiments.studies.base import Findings, Number, Page, Progress, Study
-from ridgeformer.experiments.studies.smoother_page import smoother_page
+from ridgeformer.compiler import SoftmaxAttention, compile
+from ridgeformer.experiments.finding import Collector, Finding, Page, Progress
+from ridgeformer.experiments.studies.base import Study
+from ridgeformer.experiments.studies.smoother_page import (
+    BEST,
+    HEAD,
+    KRR,
+    MATCHED,
+    MEAN,
+    NEAREST,
+    SMOOTHER,
+    TWO_HEADS,
+    smoother_page,
+)
 from ridgeformer.kernels import Exponential, Gaussian, Kernel
 from ridgeformer.solvers import ConjugateGradient, NadarayaWatson, condition_number, krr, solve
-from ridgeformer.statistics import estimate, rank_correlation
+from ridgeformer.statistics import rank_correlation
 from ridgeformer.tasks import KernelDraw, Prompt
 
 SUPPORTS, QUERIES, FEATURES, NORM, NOISE = 64, 64, 4, 1.0, 0.3
@@ -31,9 +42,22 @@ HINDSIGHT = tuple(10 ** (e / 4) for e in range(-8, 9))
 
 CG_STEPS = (1, 2, 4, 8, 16, 32, 64)
 
-KERNELS: dict[str, Callable[[float], Kernel]] = {
-    "exponential": Exponential,
-    "gaussian": lambda temperature: Gaussian(temperature**0.5),
+
+@dataclass(frozen=True)
+class Family:
+    """Kernels of one kind at every temperature τ."""
+
+    kernel: Callable[[float], Kernel]
+    similarity: Callable[[Tensor, Tensor], Tensor]
+    """τ·log k(x, x'), up to a number that is the same for all supports."""
+
+
+FAMILIES = {
+    "exponential": Family(Exponential, lambda x, other: x @ other.mT),
+    "gaussian": Family(
+        lambda temperature: Gaussian(temperature**0.5),
+        lambda x, other: -0.5 * torch.cdist(x, other).square(),
+    ),
 }
 
 MEASURES = {
@@ -78,7 +102,7 @@ class Case:
 def task(kernel: str, features: int = FEATURES, copies: int = 0) -> KernelDraw:
     """Features of expected squared norm NORM², whatever their number."""
     return KernelDraw(
-        kernel=KERNELS[kernel](TEMPERATURE), features=features, supports=SUPPORTS, queries=QUERIES,
+        kernel=FAMILIES[kernel].kernel(TEMPERATURE), features=features, supports=SUPPORTS, queries=QUERIES,
         scale=NORM / features**0.5, noise=NOISE, copies=copies,
     )  # fmt: skip
 
@@ -108,16 +132,14 @@ def cases() -> list[Case]:
     return [
         change(Case(sweep, kernel, value, task(kernel)), value)
         for sweep, (values, change) in SWEEPS.items()
-        for kernel in KERNELS
+        for kernel in FAMILIES
         for value in values
     ]
 
 
 def similarity(kernel: str, prompt: Prompt) -> Float[Tensor, "batch q k"]:
-    """τ·log k(x, x_j), up to a number that is the same for all supports."""
-    if kernel == "exponential":
-        return prompt.phi_query @ prompt.phi.mT
-    return -0.5 * torch.cdist(prompt.phi_query, prompt.phi).square()
+    """τ·log k(x, x_j) of every query and support, up to a number that supports share."""
+    return FAMILIES[kernel].similarity(prompt.phi_query, prompt.phi)
 
 
 def smoother_weights(
@@ -166,85 +188,76 @@ def hindsight(
     return Hindsight(smooth, temperature, both, other, gain)
 
 
-def measure_case(case: Case, prompts: int, seed: int) -> list[Number]:
-    prompt, truth = case.task.draw_with_truth(prompts, seed)
+def measure_case(case: Case, out: Collector) -> None:
+    prompt, truth = case.task.draw_with_truth(out.prompts, out.seed)
     similar = similarity(case.kernel, prompt)
     weights = smoother_weights(similar, case.temperature)
     best = hindsight(similar, prompt, truth)
-    kernel = KERNELS[case.kernel](case.temperature)
+    kernel = FAMILIES[case.kernel].kernel(case.temperature)
     nearest = similar.argmax(-1, keepdim=True)
-    predictions = {
-        "smoother": weights @ prompt.y,
-        "krr": krr(prompt, ridge=case.ridge, kernel=kernel),
-        "smoother, best τ": best.smoother,
-        "two heads, best τ and gain": best.two_heads,
-        "krr, matched": krr(prompt, ridge=NOISE**2, kernel=case.task.kernel),
-        "mean of y": prompt.y.mean(1, keepdim=True).expand_as(truth),
-        "nearest support": prompt.y.gather(1, nearest),
+    ridge = krr(prompt, ridge=case.ridge, kernel=kernel)
+    smoothers = {
+        SMOOTHER: weights @ prompt.y,
+        BEST: best.smoother,
+        TWO_HEADS: best.two_heads,
     }
-    compared = ("smoother", "krr")
-    found = []
+    others = {
+        KRR: ridge,
+        MATCHED: krr(prompt, ridge=NOISE**2, kernel=case.task.kernel),
+        MEAN: prompt.y.mean(1, keepdim=True).expand_as(truth),
+        NEAREST: prompt.y.gather(1, nearest),
+    }
 
     def add(measure: str, method: str, values: Tensor) -> None:
-        number = estimate(values.double(), seed)
-        found.append(Number.of(measure, method, case.setting, number, method not in compared))
+        out.add(measure, method, values.double(), method not in (SMOOTHER, KRR), **case.setting)
 
-    ridge_error = error(predictions["krr"], truth)
-    for method, prediction in predictions.items():
+    for method, prediction in (smoothers | others).items():
         add("error", method, error(prediction, truth))
         add("rank", method, rank_correlation(prediction[..., 0], truth[..., 0]))
-        if method.startswith(("smoother", "two heads")):
-            add("excess", method, error(prediction, truth) - ridge_error)
-            add(
-                "agreement",
-                method,
-                rank_correlation(prediction[..., 0], predictions["krr"][..., 0]),
-            )
-    add("supports in use", "smoother", (1 / weights.square().sum(-1)).mean(-1))
+    for method, prediction in smoothers.items():
+        add("excess", method, error(prediction, truth) - error(ridge, truth))
+        add("agreement", method, rank_correlation(prediction[..., 0], ridge[..., 0]))
+    add("supports in use", SMOOTHER, (1 / weights.square().sum(-1)).mean(-1))
     condition = condition_number(prompt, ridge=case.ridge, kernel=kernel)
-    add("log10 condition", "krr", condition.log10())
+    add("log10 condition", KRR, condition.log10())
     for measure, method, value in (
-        ("best temperature", "smoother, best τ", best.temperature),
-        ("best temperature", "two heads, best τ and gain", best.two_heads_temperature),
-        ("best gain", "two heads, best τ and gain", best.gain),
+        ("best temperature", BEST, best.temperature),
+        ("best temperature", TWO_HEADS, best.two_heads_temperature),
+        ("best gain", TWO_HEADS, best.gain),
     ):
-        found.append(Number.exact(measure, method, case.setting, value, prompts, control=True))
-    return found
+        out.exact(measure, method, value, True, **case.setting)
 
 
-def measure_head(prompts: int, seed: int) -> list[Number]:
+def measure_head(out: Collector) -> None:
     """A real softmax head against the smoother, and CG on the way to KRR, on the same prompts."""
     case = Case("head", "exponential", 0.0, task("exponential"))
-    prompt, truth = case.task.draw_with_truth(prompts, seed)
+    prompt, truth = case.task.draw_with_truth(out.prompts, out.seed)
     weights = smoother_weights(similarity(case.kernel, prompt), case.temperature)
     smooth = weights @ prompt.y
     kernel = Exponential(case.temperature)
     exact = krr(prompt, ridge=case.ridge, kernel=kernel)
     one_head = compile(
-        NadarayaWatson(), features=prompt.features, kernel=kernel, attention="softmax"
-    )
+        NadarayaWatson(), features=prompt.features, kernel=kernel,
+        to=SoftmaxAttention(products=None),
+    )  # fmt: skip
     head = one_head.predict(prompt)
     apart = float((head - smooth).abs().max() / prompt.y.abs().max())
-    found = [Number.exact("head", "softmax head", case.setting, apart, prompts)]
+    out.exact("head", HEAD, apart, **case.setting)
     spread = truth.std(1, correction=0, keepdim=True)
 
-    def add(measure: str, method: str, values: Tensor, control: bool = False) -> None:
-        number = estimate(values, seed)
-        found.append(Number.of(measure, method, case.setting, number, control))
+    def distance(method: str, prediction: Tensor, control: bool = False, **more: float) -> None:
+        far = ((prediction - exact) / spread).square().mean((1, 2)).sqrt()
+        out.add("distance", method, far, control, **case.setting, **more)
 
-    def distance(prediction: Tensor) -> Tensor:
-        return ((prediction - exact) / spread).square().mean((1, 2)).sqrt()
-
-    add("distance", "softmax head", distance(head))
-    add("distance", "mean of y", distance(prompt.y.mean(1, keepdim=True)), True)
+    distance(HEAD, head)
+    distance(MEAN, prompt.y.mean(1, keepdim=True), True)
     run = solve(ConjugateGradient(), prompt, steps=max(CG_STEPS), ridge=case.ridge, kernel=kernel)
     for step in CG_STEPS:
-        add("distance", f"cg, step {step}", distance(run.predictions[step]))
+        distance(f"cg, step {step}", run.predictions[step], step=step)
     system = kernel(prompt.phi, prompt.phi) + case.ridge * torch.eye(SUPPORTS)
     ridge_weights = torch.linalg.solve(system, kernel(prompt.phi, prompt.phi_query)).mT
-    add("negative weights", "krr", (ridge_weights < 0).double().mean((1, 2)))
-    add("negative weights", "softmax head", (weights < 0).double().mean((1, 2)))
-    return found
+    for method, used in ((KRR, ridge_weights), (HEAD, weights)):
+        out.add("negative weights", method, (used < 0).double().mean((1, 2)), **case.setting)
 
 
 class Smoother(Study):
@@ -252,10 +265,11 @@ class Smoother(Study):
     summary = "One softmax head (Nadaraya–Watson) beside kernel ridge regression."
     prompts = 128
 
-    def measure(self, prompts: int, seed: int, progress: Progress) -> Findings:
-        numbers = measure_head(prompts, seed)
+    def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
+        out = Collector(prompts, seed)
+        measure_head(out)
         for case in progress(cases()):
-            numbers += measure_case(case, prompts, seed)
+            measure_case(case, out)
         settings = {
             "supports": SUPPORTS,
             "queries": QUERIES,
@@ -267,7 +281,7 @@ class Smoother(Study):
             "temperatures tried in hindsight": list(HINDSIGHT),
             "sweeps": {name: list(values) for name, (values, _) in SWEEPS.items()},
         }
-        return Findings(self.name, seed, prompts, settings, MEASURES, numbers)
+        return Finding(self.name, seed, prompts, settings, MEASURES, out.numbers)
 
-    def page(self, findings: Findings) -> Page:
-        return smoother_page(findings)
+    def page(self, finding: Finding) -> Page:
+        return smoother_page(finding)

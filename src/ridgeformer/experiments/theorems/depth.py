@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import LinearAttention, compile
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
 from ridgeformer.experiments.theorems.hard import hard_for_krylov
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
@@ -35,10 +37,8 @@ STEPS = Axes("step", "|f_t − f*|, worst query")
 class CGRate(Theorem):
     name = "cg-rate"
     title = "Conjugate gradients converge with √κ"
-    statement = (
-        "|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · 2((√κ−1)/(√κ+1))<sup>t</sup> · ‖α*‖<sub>A</sub>, for the "
-        "predictions that a compiled transformer holds after t steps, κ = cond(A), A = K + λI."
-    )
+    states = ("conjugate-gradients",)
+    measured = "The predictions are those that a compiled transformer holds after t steps."
     see = (
         "The compiled model's error stays under the dotted bound at every step and condition number, and "
         "meets it at the last step of the hardest spectrum."
@@ -46,7 +46,7 @@ class CGRate(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         steps, prompts = (8, 16) if fast else (12, 128)
-        found, lines = [], []
+        collected, lines = [], []
         for condition in (10.0, 100.0, 1000.0):
             task = PrescribedSpectrum(features=8, supports=32, condition=condition)
             prompt = task.draw(prompts, seed)
@@ -55,26 +55,30 @@ class CGRate(Theorem):
                 features=8,
                 steps=steps,
                 ridge=1.0,
-                max_eigenvalue=task.max_eigenvalue,
+                to=LinearAttention(task.max_eigenvalue),
             )
             exact = krr(prompt, ridge=1.0)
             error = (trajectory(model, prompt).predictions - exact).abs().numpy()
             bound = cg_prediction_bound(prompt, ridge=1.0, steps=steps).numpy()
-            found.append(ratios(error[1:], bound[1:], 1e-10 * float(exact.abs().max())))
+            collected.append(ratios(error[1:], bound[1:], 1e-10 * float(exact.abs().max())))
             lines += curves(f"κ = {condition:g}", error, bound)
         hard = hard_for_krylov(1.0, 19.0, steps, 4, seed)
         model = compile(
-            ConjugateGradient(), features=steps + 1, steps=steps, ridge=1.0, max_eigenvalue=20.0
+            ConjugateGradient(),
+            features=steps + 1,
+            steps=steps,
+            ridge=1.0,
+            to=LinearAttention(20.0),
         )
         error = (trajectory(model, hard).predictions - krr(hard, ridge=1.0)).abs().numpy()
         bound = cg_prediction_bound(hard, ridge=1.0, steps=steps).numpy()
-        found.append(ratios(error[1:], bound[1:], 1e-9))
+        collected.append(ratios(error[1:], bound[1:], 1e-9))
         lines += curves("hardest, κ = 10", error, bound)
         settings = (
             f"3 condition numbers, {prompts} prompts of 32 supports, {steps} steps; and the spectrum "
             f"that is hardest for {steps} steps"
         )
-        return Outcome(settings, np.concatenate(found), lines, STEPS)
+        return Outcome(settings, np.concatenate(collected), lines, STEPS)
 
 
 def curves(name: str, error: np.ndarray, bound: np.ndarray, first: int = 0) -> list[Line]:
@@ -86,16 +90,16 @@ def curves(name: str, error: np.ndarray, bound: np.ndarray, first: int = 0) -> l
 class FixedRates(Theorem):
     name = "fixed-coefficient-rates"
     title = "Gradient descent takes κ, Chebyshev and heavy ball √κ"
-    statement = (
-        "‖α_t − α*‖<sub>A</sub> ≤ factor(t) · ‖α*‖<sub>A</sub> with factor ((κ−1)/(κ+1))<sup>t</sup> for "
-        "gradient descent, 1/T<sub>t</sub>((κ+1)/(κ−1)) for Chebyshev, T<sub>t</sub> the Chebyshev polynomial, and "
-        "(1 + t(1+√β))√β<sup>t</sup>, √β = (√κ−1)/(√κ+1), for heavy ball, all tuned to the extreme eigenvalues of A."
+    states = ("richardson", "chebyshev", "heavy-ball")
+    measured = (
+        "The errors are ‖α_t − α*‖_A over ‖α*‖_A of the numerics, tuned to the extreme eigenvalues of "
+        "A, on three kernels."
     )
     see = "All three lie under their bounds; the two accelerated bounds fall far faster."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         steps, prompts = (20, 16) if fast else (60, 128)
-        found, lines = [], []
+        collected, lines = [], []
         kernels: list[tuple[str, Kernel]] = [
             ("linear", Linear()),
             ("exponential", Exponential(2.0)),
@@ -105,20 +109,30 @@ class FixedRates(Theorem):
             prompt = KernelDraw(kernel=kernel, features=4, supports=24, scale=0.7).draw(
                 prompts, seed
             )
-            for solver in (GradientDescent(), Chebyshev(), HeavyBall()):
-                error, bound = a_norm_errors(solver, prompt, kernel, steps)
-                found.append(ratios(error[1:], bound[1:], 1e-9))  # at step 0 both are 1
+            for solver, factor in methods():
+                error, condition = a_norm_errors(solver, prompt, kernel, steps)
+                bound = np.array([factor(condition, t) for t in range(steps + 1)])[:, None]
+                collected.append(ratios(error[1:], bound[1:], 1e-9))  # at step 0 both are 1
                 if label == "gaussian":
                     lines += curves(solver.name, error, np.broadcast_to(bound, error.shape))
         settings = f"3 kernels, {prompts} prompts of 24 supports, {steps} steps, λ = 0.5"
         axes = Axes("step", "‖α_t − α*‖_A / ‖α*‖_A")
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)
+
+
+def methods() -> tuple[tuple[Solver, Callable[[float, int], float]], ...]:
+    """The solvers, each with its factor as a function of the condition number and the steps."""
+    return (
+        (GradientDescent(), lambda condition, t: richardson_rate(condition) ** t),
+        (Chebyshev(), chebyshev_factor),
+        (HeavyBall(), heavy_ball_factor),
+    )
 
 
 def a_norm_errors(
     solver: Solver, prompt: Prompt, kernel: Kernel, steps: int, ridge: float = 0.5
-) -> tuple[np.ndarray, np.ndarray]:
-    """Relative A-norm errors [steps + 1, batch], and the factor that bounds them, [steps + 1, 1]."""
+) -> tuple[np.ndarray, float]:
+    """Relative A-norm errors [steps + 1, batch], and the condition number of all prompts together."""
     machine = EagerMachine(prompt, kernel, ridge)
     lo, hi = machine.interval("none")
     run = solve(solver, prompt, steps=steps, ridge=ridge, kernel=kernel, states=True)
@@ -130,29 +144,22 @@ def a_norm_errors(
         return value
 
     error = a_norm(run.states["alpha"] - exact) / a_norm(exact)
-    condition = hi / lo
-    t = np.arange(steps + 1)
-    if solver.name == "chebyshev":
-        factor = np.array([float(chebyshev_factor(condition, int(s))) for s in t])
-    elif solver.name == "heavy-ball":
-        factor = np.array([float(heavy_ball_factor(condition, int(s))) for s in t])
-    else:
-        factor = float(richardson_rate(condition)) ** t
-    return error, factor[:, None]
+    return error, hi / lo
 
 
 class ChebyshevWorstMode(Theorem):
     name = "chebyshev-worst-mode"
     title = "Chebyshev's worst mode is the theorem's, exactly"
-    statement = (
-        "The largest residual of t Chebyshev steps over all systems with spectrum in [λ, λ + L] equals "
-        "1/T<sub>t</sub>((κ+1)/(κ−1)): some system attains it."
+    states = ("chebyshev",)
+    measured = (
+        "The largest residual of t steps over systems with an eigenvalue at every extremum must be the "
+        "factor itself."
     )
     see = "Measured and predicted worst modes coincide to round-off."
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        found, lines = [], []
+        collected, lines = [], []
         steps = 12 if fast else 40
         for condition in (3.0, 30.0, 300.0):
             # k copies of one eigenvalue problem: a diagonal K, one eigenvalue per support.
@@ -166,10 +173,10 @@ class ChebyshevWorstMode(Theorem):
             alpha = run.states["alpha"][:, 0, :, 0].numpy()
             measured = np.abs(1 - values * alpha).max(1)
             bound = np.array([float(chebyshev_factor(condition, t)) for t in range(steps + 1)])
-            found.append(ratios(measured, bound, 1e-6))
+            collected.append(ratios(measured, bound, 1e-6))
             lines += [
                 Line(f"κ = {condition:g}", list(range(steps + 1)), measured.tolist()),
                 Line(f"κ = {condition:g}, theory", list(range(steps + 1)), bound.tolist(), True),
             ]
         settings = f"3 condition numbers, {steps} steps, eigenvalues at every extremum"
-        return Outcome(settings, np.concatenate(found), lines, Axes("step", "worst residual"))
+        return Outcome(settings, np.concatenate(collected), lines, Axes("step", "worst residual"))

@@ -88,15 +88,15 @@ def scaled_error(model: CompiledModel, prompt: Prompt, ridge: float) -> np.ndarr
     unit = (
         query_weight(prompt, ridge=ridge)[..., None] * target_energy(prompt, ridge=ridge)[:, None]
     )
-    found: np.ndarray = ((model.predict(prompt) - exact).abs() / unit).numpy()
-    return found
+    error: np.ndarray = ((model.predict(prompt) - exact).abs() / unit).numpy()
+    return error
 
 
 def promise(model: CompiledModel) -> float:
     """What the compiled model may differ from its solver by, relative to the largest prediction."""
-    found = model.certificate.relative_error
-    assert found is not None, "knobs are turned on models with exact products"
-    return found
+    allowed = model.certificate.relative_error
+    assert allowed is not None, "knobs are turned on models with exact products"
+    return allowed
 
 
 def both_sides(

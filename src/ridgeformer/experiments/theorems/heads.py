@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from ridgeformer.analysis import communication, head_effects, matvec_heads
-from ridgeformer.analysis.heads import named_heads
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
 from ridgeformer.experiments.theorems.mechanism import TASK, model_of
@@ -37,20 +36,20 @@ def predicted_heads(steps: int, outputs: int) -> dict[str, int]:
 class SharedHeads(Theorem):
     name = "shared-heads"
     title = "All outputs share one mat-vec head a step, and nothing else"
-    statement = (
-        "Silenced alone, each of CG's T mat-vec heads moves all r outputs; every other head moves exactly "
-        "one, but for the rT that write α, which move none since f grows beside α. Moved is by more than "
-        "1e-6 of the prediction, and T ≤ rank K: in a step after CG has converged, heads that refine a "
-        "reciprocal matter less than that. There are T heads from data to data, r(3T − 1) into the "
-        "aggregator, r(11T − 2) within it and r(5T − 1) back, for T ≥ 2: (r − 1)T fewer than in r models "
-        "of one output, which predict the same to 1e-8."
+    states = ("shared-outputs",)
+    measured = (
+        "Silenced alone, each of the T mat-vec heads must move all r outputs and every other head "
+        "exactly one, but for the rT that write α, which move none. Moved is by more than 1e-6 of the "
+        "prediction, and T ≤ rank K: in a step after CG has converged, heads that refine a reciprocal "
+        "matter less than that. Within the aggregator r(11T − 2) heads are counted. r models of one "
+        "output predict the same to 1e-8."
     )
     see = "Only the T mat-vec heads move all r outputs; r models of one output need rT of them."
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         cases = [(2, 2), (2, 3)] if fast else [(2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (2, 4)]
-        found: list[float] = []
+        collected: list[float] = []
         counts: dict[str, list[float]] = {name: [] for name in MOVED}
         for steps, outputs in cases:
             model, alone = (model_of("cg", steps=steps, outputs=r) for r in (outputs, 1))
@@ -58,14 +57,16 @@ class SharedHeads(Theorem):
             effects = head_effects(model, prompt)
             for connection, predicted in predicted_heads(steps, outputs).items():
                 counted = sum(f"{e.source} → {e.to}" == connection for e in effects)
-                found += same(counted + 1, predicted + 1)
+                collected.append(same(counted + 1, predicted + 1))
             shared = matvec_heads(model)
             for effect in effects:
                 apart = 0 if effect.does == "alpha" else 1
                 expected = outputs if (effect.layer, effect.head) in shared else apart
-                found += same(len(effect.serves()) + 1, expected + 1)
-            found += same(len(effects) + (outputs - 1) * steps, outputs * len(named_heads(alone)))
-            found.append(1 + apart_from_dedicated(model, alone, prompt))
+                collected.append(same(len(effect.serves()) + 1, expected + 1))
+            collected.append(
+                same(len(effects) + (outputs - 1) * steps, outputs * len(alone.heads()))
+            )
+            collected.append(1 + apart_from_dedicated(model, alone, prompt))
             moved = [len(effect.serves()) for effect in effects]
             dedicated = outputs * len(matvec_heads(alone))
             here = (moved.count(outputs), moved.count(1), moved.count(0), dedicated)
@@ -74,7 +75,7 @@ class SharedHeads(Theorem):
         names = [f"r = {outputs}, T = {steps}" for steps, outputs in cases]
         lines = [Line(name, names, values) for name, values in counts.items()]
         settings = f"{len(cases)} pairs of T and r, every head silenced alone, 4 prompts"
-        return Outcome(settings, np.array(found), lines, Axes("", "heads", bars="beside"))
+        return Outcome(settings, np.array(collected), lines, Axes("", "heads", bars="beside"))
 
 
 MOVED = ("move all outputs", "move one", "move none", "mat-vec heads of r models of one output")
@@ -108,17 +109,19 @@ def predicted_connections(steps: int) -> list[set[str]]:
 class Communication(Theorem):
     name = "communication"
     title = "Tokens hear each other in a pattern of seven layers a step"
-    statement = (
-        "In each step of a compiled CG but the last, supports hear supports in layer 1 (Kp), the aggregator hears them in "
-        "layers 2 (pᵀAp) and 6 (rᵀr), and they hear it in layers 5 (r), 6 (α, f) and 7 (p); it works alone in "
-        "layers 3 and 4. The last step, of six layers, needs neither rᵀr nor r nor p. No head writes "
-        "anything, to the last bit, at other tokens, or because of other tokens, than these."
+    states = ("shared-outputs",)
+    measured = (
+        "In each step of a compiled CG but the last, supports read supports in layer 1 (Kp), the "
+        "aggregator reads them in layers 2 (pᵀAp) and 6 (rᵀr), and they read it in layers 5 (r), 6 (α, "
+        "f) and 7 (p); it works alone in layers 3 and 4. The last step, of six layers, needs neither "
+        "rᵀr nor r nor p. No head writes anything, to the last bit, at other tokens, or because of "
+        "other tokens, than these."
     )
     see = "Heads by layer: one data → data head every seven layers, and the same pattern around it."
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        found: list[float] = []
+        collected: list[float] = []
         cases = [(4, 2)] if fast else [(2, 1), (3, 3), (6, 1), (4, 2)]
         for steps, outputs in cases:
             model = model_of("cg", steps=steps, outputs=outputs)
@@ -126,12 +129,12 @@ class Communication(Theorem):
             table = communication(model, prompt)
             layers = range(len(model.transformer.blocks))
             expected = predicted_connections(steps)
-            found += same(len(layers), len(expected))
+            collected.append(same(len(layers), len(expected)))
             for layer, wanted in zip(layers, expected, strict=False):
                 seen = {f"{m.source} → {m.to}" for m in table if m.layer == layer}
-                found.append(1.0 + len(seen ^ wanted))
+                collected.append(1.0 + len(seen ^ wanted))
             # Exact zeros are asked for, so that anything else counts as one case too many.
-            found += [1.0 + (m.outside != 0) + (m.overheard != 0) for m in table]
+            collected += [1.0 + (m.outside != 0) + (m.overheard != 0) for m in table]
         lines = [
             Line(
                 connection,
@@ -149,4 +152,4 @@ class Communication(Theorem):
         ]
         settings = f"(T, r) = {', '.join(map(str, cases))}, the last drawn; every head, 4 prompts"
         axes = Axes("layer", "heads", log_y=False, bars="stacked")
-        return Outcome(settings, np.array(found), lines, axes)
+        return Outcome(settings, np.array(collected), lines, axes)

@@ -8,7 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ridgeformer.compiler import CompiledModel, compile
+from ridgeformer.compiler import (
+    CompiledModel,
+    LinearAttention,
+    SoftmaxAttention,
+    compile,
+)
 from ridgeformer.compiler.domain import LARGEST_NORMALISER
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
 from ridgeformer.experiments.theorems.hard import (
@@ -63,13 +68,8 @@ def copied(distinct: int, supports: int, features: int, batch: int, seed: int) -
 class KnobCollinear(Theorem):
     name = "knob-collinear"
     title = "Collinear supports: CG ends sooner, fixed coefficients do not notice"
-    statement = (
-        "Supports in d places make rank K = d, so that λ_min(A) = λ and A has d + 1 distinct eigenvalues "
-        "s<sub>i</sub>: T steps of CG are exact if T > d, and otherwise ‖α_T − α*‖<sub>A</sub> ≥ "
-        "(Σ<sub>i∈S</sub> ℓ<sub>i</sub>²/w<sub>i</sub>)<sup>−1/2</sup>, ℓ<sub>i</sub> = Π<sub>j≠i</sub> s<sub>j</sub>/(s<sub>j</sub> − s<sub>i</sub>), over any "
-        "T + 1 of them, w<sub>i</sub> the energies of α* there; equality at T = d. Chebyshev stays at "
-        "1/T<sub>T</sub>((κ+1)/(κ−1)) times the energy in K's null space at least, and the whole at most."
-    )
+    states = ("collinear",)
+    measured = "Errors of the coefficients that compiled models hold, over ‖α*‖_A."
     see = (
         "CG's error after T steps is round-off while there are fewer than T places, and jumps to the dotted "
         "floor at d = T; Chebyshev's stays on its level, however many supports coincide."
@@ -80,7 +80,7 @@ class KnobCollinear(Theorem):
         depths = (3,) if fast else (3, 5)
         prompts = {d: copied(d, supports, features, batch, seed) for d in range(1, features + 1)}
         tops = {d: float(eigenvalue_after(p, rank=0).max()) for d, p in prompts.items()}
-        found: list[np.ndarray] = []
+        collected: list[np.ndarray] = []
         lines: list[Line] = []
         for steps in depths:
             cg = linear_model("cg", features, steps, max(tops.values()))
@@ -93,12 +93,14 @@ class KnobCollinear(Theorem):
                 upper = np.where(d < steps, 0.0, ceiling)
                 error = relative_energy(cg, prompt)
                 # At d = T the floor is the error itself.
-                found.append(both_sides(error, floor, floor if d == steps else upper, promise(cg)))
+                collected.append(
+                    both_sides(error, floor, floor if d == steps else upper, promise(cg))
+                )
                 fixed = linear_model("chebyshev", features, steps, tops[d])
                 level = chebyshev_factor(1 + tops[d] / RIDGE, steps)
                 least = level * (energies[:, 0].sqrt() / whole).numpy()
                 slow = relative_energy(fixed, prompt)
-                found.append(both_sides(slow, least, np.array(level), promise(fixed)))
+                collected.append(both_sides(slow, least, np.array(level), promise(fixed)))
                 for name, value in (
                     (f"cg, {steps} steps", error.max()),
                     (f"cg, {steps} steps, floor", floor.max()),
@@ -118,7 +120,7 @@ class KnobCollinear(Theorem):
             f"{supports} supports in 1 to {features} places, {batch} prompts of each, λ = {RIDGE:g}"
         )
         axes = Axes("places d among the supports", "‖α_T − α*‖_A / ‖α*‖_A")
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)
 
 
 def linear_model(name: str, features: int, steps: int, max_eigenvalue: float) -> CompiledModel:
@@ -127,17 +129,17 @@ def linear_model(name: str, features: int, steps: int, max_eigenvalue: float) ->
         features=features,
         steps=steps,
         ridge=RIDGE,
-        max_eigenvalue=max_eigenvalue,
+        to=LinearAttention(max_eigenvalue),
     )
 
 
 def relative_energy(model: CompiledModel, prompt: Prompt) -> np.ndarray:
     """‖α_T − α*‖_A/‖α*‖_A of the coefficients that the model's supports hold at the end."""
     alpha = trajectory(model, prompt, states=True).states["alpha"][-1:]
-    found: np.ndarray = (
+    relative: np.ndarray = (
         energy_error(alpha, prompt, ridge=RIDGE)[0] / target_energy(prompt, ridge=RIDGE)
     )[:, 0].numpy()
-    return found
+    return relative
 
 
 SUPPORTS = 6
@@ -177,11 +179,10 @@ def unit(x: Tensor) -> Tensor:
 class KnobTemperature(Theorem):
     name = "knob-temperature"
     title = "Temperature: hot, ridge regression fits only the mean; cold, only its supports"
-    statement = (
-        "For the exponential kernel, η = e<sup>R²/τ</sup> − 1: |f*(x) − kȳ/(k+λ)| ≤ (√k‖y‖/λ)(1 + k/(k+λ))η, and "
-        "‖y − f*(X)‖ ≥ λ‖y − ȳ‖²/((λ + kη)‖y‖). With unit features of cosines at most c, g = e<sup>1/τ</sup> and "
-        "δ = (k−1)e<sup>−(1−c)/τ</sup>: λ/(λ + g(1+δ)) ≤ ‖y − f*(X)‖/‖y‖ ≤ λ/(λ + g(1−δ)), while |f*(x)| ≤ "
-        "√k·e<sup>−(1−c)/τ</sup>‖y‖/(1 + λ/g − δ) at other queries. Where 1 + kg passes 1e15, compile refuses."
+    states = ("krr-temperature",)
+    measured = (
+        "Compiled CG with as many steps as supports, on unit features. Where 1 + kg passes 1e15, "
+        "compile must refuse."
     )
     see = (
         "Hot, a centred target is not fitted at its own supports; cold, it is memorised and new queries "
@@ -197,7 +198,7 @@ class KnobTemperature(Theorem):
         coldest = 1 / log((LARGEST_NORMALISER["float64"] - 1) / k)
         span = np.geomspace(coldest * (1 + NEAR), 1e3, 3 if fast else 20).tolist()
         temperatures = sorted([*span, hot, cold])
-        found = [np.array([0.0 if refuses(coldest * (1 - NEAR), prompt.features) else 2.0])]
+        collected = [np.array([0.0 if refuses(coldest * (1 - NEAR), prompt.features) else 2.0])]
         rows = []
         for temperature in temperatures:
             kernel = Exponential(temperature)
@@ -205,13 +206,13 @@ class KnobTemperature(Theorem):
             seen = model.predict(prompt)
             cases = temperature_cases(seen, prompt, kernel)
             allowance = promise(model) * float(seen.abs().max()) * k**0.5
-            found += [both_sides(*case, allowance) for case in cases]
+            collected += [both_sides(*case, allowance) for case in cases]
             size = prompt.y.norm(dim=1).numpy()
             fit, new = ([v / size for v in case] for case in cases[-2:])
             if temperature == hot:  # half of a centred target is not fitted
-                found.append(0.5 / fit[0][centred].ravel())
+                collected.append(0.5 / fit[0][centred].ravel())
             if temperature == cold:  # the number is for the angles of the first kind
-                found.append(new[0][:batch].ravel() / 0.1)
+                collected.append(new[0][:batch].ravel() / 0.1)
             rows.append(
                 [
                     temperature,
@@ -230,7 +231,7 @@ class KnobTemperature(Theorem):
             f"3 kinds of prompt, {len(temperatures)} temperatures, {batch} prompts of {k} supports"
         )
         axes = Axes("temperature τ", "relative to ‖y‖", log_x=True)
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)
 
 
 def temperature_cases(
@@ -294,21 +295,18 @@ def softmax_model(kernel: Exponential, features: int) -> CompiledModel:
         steps=SUPPORTS,
         ridge=RIDGE,
         kernel=kernel,
-        attention="softmax",
-        mlp="reglu",
-        max_norm=1.0,
-        max_supports=SUPPORTS,
+        to=SoftmaxAttention(1.0, SUPPORTS),
     )
 
 
 class KnobWidth(Theorem):
     name = "knob-width"
     title = "Width: m feature channels fail while σ exceeds λ beyond them"
-    statement = (
-        "A model takes one channel per feature; with m of them its coefficients are Â⁻¹y for a K̂ of rank m: "
-        "‖A⁻¹ − Â⁻¹‖₂ ≥ σ<sub>m+1</sub>/(λ(λ+σ<sub>m+1</sub>)), with equality for the m leading directions, and "
-        "≤ e/(λ(λ+e)), e = ‖K − K̂‖₂, for any others. So λ‖A⁻¹ − Â⁻¹‖₂ ≤ ½ takes m ≥ #{i: σ<sub>i</sub> > λ}, "
-        "and m + 1 ≥ 2d<sub>eff</sub> is enough."
+    states = ("width-failure", "width-rank")
+    measured = (
+        "A model takes one channel per feature; compiled with m of them its coefficients are Â⁻¹y for "
+        "a K̂ of rank m. The leading directions must meet the lower bound, random ones stay below "
+        "e/(λ(λ + e))."
     )
     see = (
         "Compiled models of every width: the leading directions lie on the prediction and cross ½ at the "
@@ -334,7 +332,7 @@ class KnobWidth(Theorem):
             "random directions": rotation(1, features, generator)[0],
         }
         widths = list(range(1, features + 1))
-        found: list[np.ndarray] = []
+        collected: list[np.ndarray] = []
         reached: dict[str, list[float]] = {}
         promised: list[float] = []
         beyond: set[int] = set()
@@ -350,14 +348,16 @@ class KnobWidth(Theorem):
                 most = RIDGE * float(resolvent_bound(distance, ridge=RIDGE))
                 upper = floor if name == "leading directions" else most
                 allowance = promise(model) + unsolved
-                found.append(both_sides(apart.numpy(), np.array(floor), np.array(upper), allowance))
+                collected.append(
+                    both_sides(apart.numpy(), np.array(floor), np.array(upper), allowance)
+                )
                 beyond.add(model.transformer.config.d_model - m)
                 reached.setdefault(name, []).append(float(apart))
                 if name == "random directions":
                     promised.append(most)
         needed = int((spectrum > RIDGE).sum())
         measured = 1 + sum(v > 0.5 for v in reached["leading directions"])
-        found.append(np.array([measured / needed, needed / measured, len(beyond)]))
+        collected.append(np.array([measured / needed, needed / measured, len(beyond)]))
         enough = int(sufficient_width(base, tolerance=1.0, ridge=RIDGE))
         reached["leading directions, predicted"] = floors
         reached["random directions, at most"] = promised
@@ -371,10 +371,10 @@ class KnobWidth(Theorem):
         lines += [
             mark(f"leading directions, {needed} eigenvalues above λ", needed, drawn),
             mark(f"effective dimension {dimension:.3g}", dimension, drawn),
-            mark(f"enough by theorem 9: {enough}", enough, drawn),
+            mark(f"enough by the effective dimension: {enough}", enough, drawn),
             Line("½", [1, features], [0.5, 0.5], bound=True),
         ]
         settings = f"{features} widths, {steps} steps, {supports} prompts of {supports} supports, λ = {RIDGE:g}"
         return Outcome(
-            settings, np.concatenate(found), lines, Axes("feature channels m", "λ‖A⁻¹ − Â⁻¹‖₂")
+            settings, np.concatenate(collected), lines, Axes("feature channels m", "λ‖A⁻¹ − Â⁻¹‖₂")
         )

@@ -6,14 +6,15 @@ matrix that such a model works with is read from the scores of its own mat-vec h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ridgeformer.compiler import CompiledModel, compile
+from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
+from ridgeformer.compiler.targets import Target
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.models import trajectory
@@ -37,10 +38,38 @@ from ridgeformer.types import Refusal
 
 FEATURES, SUPPORTS, QUERIES = 48, 24, 4
 RIDGE, TOP, NORM, TEMPERATURE = 0.5, 30.0, 2.5, 4.0
-WIDTHS: dict[str, dict[bool, tuple[int, ...]]] = {
-    "linear": {True: (3, 12), False: (2, 4, 8, 12, 16, 20)},
-    "exponential": {True: (4,), False: (4, 12, 20)},
-}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kernel, and how models of its projections are made."""
+
+    through: Callable[[Tensor | None], Kernel]
+    """The kernel of the features that a projection leaves, or of all of them."""
+    to: Target
+    widths: tuple[int, ...]
+    fast_widths: tuple[int, ...]
+    max_norm: float | None = None
+    """The norm that features are scaled down to."""
+    low_rank: bool = False
+    """Whether a kernel matrix of m features has rank m, so that CG ends after m + 1 steps."""
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.through(None)
+
+    def steps(self, width: int) -> int:
+        return width + 3 if self.low_rank else 12
+
+
+LINEAR = Setting(Linear, LinearAttention(TOP), (2, 4, 8, 12, 16, 20), (3, 12), low_rank=True)
+EXPONENTIAL = Setting(
+    lambda projection: Exponential(TEMPERATURE, projection),
+    SoftmaxAttention(NORM, SUPPORTS),
+    (4, 12, 20),
+    (4,),
+    max_norm=NORM,
+)
 
 
 def orthonormal(rows: Tensor) -> Tensor:
@@ -92,55 +121,33 @@ def unseen(width: int, seed: int) -> Tensor:
     return orthonormal(normal(torch.Generator().manual_seed(seed), width, FEATURES))
 
 
-def learned(family: Family, kernel: Kernel, width: int, seed: int, steps: int) -> Tensor:
+def learned(family: Family, setting: Setting, width: int, seed: int, steps: int) -> Tensor:
     """Gradient descent through ridge regression, on prompts that are not those of the measurement."""
     prompt = family.prompts(16, seed + 3, along=width).inside(NORM)
-    target = krr(prompt, ridge=RIDGE, kernel=kernel)
+    target = krr(prompt, ridge=RIDGE, kernel=setting.kernel)
     rows = unseen(width, seed + 2)
     for step in range(steps):
         rows.requires_grad_()
-        own = through(kernel, orthonormal(rows))
-        found = approximate_prediction(prompt, gram(prompt, own), cross(prompt, own), ridge=RIDGE)
-        (slope,) = torch.autograd.grad((found - target).square().mean(), rows)
+        own = setting.through(orthonormal(rows))
+        predicted = approximate_prediction(
+            prompt, gram(prompt, own), cross(prompt, own), ridge=RIDGE
+        )
+        (slope,) = torch.autograd.grad((predicted - target).square().mean(), rows)
         rows = rows.detach() - 0.5 * (1 - step / steps) * slope / slope.norm()
     return orthonormal(rows)
 
 
-def through(kernel: Kernel, projection: Tensor) -> Kernel:
-    """The kernel of the features that are left."""
-    if isinstance(kernel, Exponential):
-        return Exponential(kernel.temperature, projection)
-    return Linear(projection)
-
-
-def narrow_model(kernel: Kernel, steps: int) -> CompiledModel:
-    """CG on a projected kernel: with linear attention on a linear one, else behind softmax."""
-    model: CompiledModel
-    if isinstance(kernel, Linear):
-        model = compile(
-            ConjugateGradient(), features=FEATURES, steps=steps, ridge=RIDGE, kernel=kernel,
-            max_eigenvalue=TOP,
-        )  # fmt: skip
-    else:
-        model = compile(
-            ConjugateGradient(), features=FEATURES, steps=steps, ridge=RIDGE, kernel=kernel,
-            attention="softmax", mlp="reglu", max_norm=NORM, max_supports=SUPPORTS,
-        )  # fmt: skip
+def narrow_model(setting: Setting, rows: Tensor) -> CompiledModel:
+    """CG on the kernel of the features that the rows of a projection leave."""
+    model = compile(
+        ConjugateGradient(), features=FEATURES, steps=setting.steps(len(rows)), ridge=RIDGE,
+        kernel=setting.through(rows), to=setting.to,
+    )  # fmt: skip
     if not model.transformer.config.d_model < FEATURES:
         raise Refusal(
             f"d_model is {model.transformer.config.d_model}, not below {FEATURES} features."
         )
     return model
-
-
-def kernel_head(model: CompiledModel) -> tuple[int, int]:
-    """Layer and head of the first mat-vec."""
-    return next(
-        (layer, index)
-        for layer, entry in enumerate(model.sites["layers"])
-        for index, what in enumerate(entry["attention"])
-        if what["does"].startswith("K")
-    )
 
 
 def own_kernel(model: CompiledModel, stream: Tensor, supports: int) -> tuple[Tensor, Tensor]:
@@ -149,10 +156,11 @@ def own_kernel(model: CompiledModel, stream: Tensor, supports: int) -> tuple[Ten
     Linear attention weighs values by the scores themselves, softmax by their exponentials, here over
     that of the sink.
     """
-    layer, head = kernel_head(model)
+    matvec = model.heads(role="matvec")[0]
+    layer, head = matvec.layer, matvec.head
     attention, config = model.transformer.blocks[layer].attn, model.transformer.config
     assert isinstance(attention, Attention)
-    queries, keys = (found[:, head] for found in attention.project(stream, "QK"))
+    queries, keys = (x[:, head] for x in attention.project(stream, "QK"))
     scores = config.attn_scale * queries @ keys.mT
     if config.attention == "softmax":
         scores = (scores - scores[:, :, supports, None]).exp()
@@ -160,10 +168,10 @@ def own_kernel(model: CompiledModel, stream: Tensor, supports: int) -> tuple[Ten
 
 
 @dataclass(frozen=True)
-class Case:
+class NarrowCase:
     """One compiled model and what it read."""
 
-    kernel: Kernel
+    setting: Setting
     name: str
     width: int
     d_model: int
@@ -176,49 +184,47 @@ class Case:
     @property
     def distance(self) -> Tensor:
         """e = ‖K − K̂‖₂"""
-        return spectral(gram(self.prompt, self.kernel) - self.gram)
+        return spectral(gram(self.prompt, self.setting.kernel) - self.gram)
 
     @property
     def difference(self) -> Tensor:
         """‖A⁻¹ − Â⁻¹‖₂"""
-        return resolvent_difference(gram(self.prompt, self.kernel), self.gram, ridge=RIDGE)
+        return resolvent_difference(gram(self.prompt, self.setting.kernel), self.gram, ridge=RIDGE)
 
 
-def cases(seed: int, fast: bool) -> Iterator[Case]:
+def cases(seed: int, fast: bool) -> Iterator[NarrowCase]:
     """Every kernel, width and projection, each in a model of its own."""
     family = Family.drawn(seed)
-    for kernel in (Linear(), Exponential(TEMPERATURE)):
-        for width in WIDTHS[kernel.name][fast]:
+    for setting in (LINEAR, EXPONENTIAL):
+        for width in setting.fast_widths if fast else setting.widths:
             prompt = family.prompts(8 if fast else 32, seed + 1, along=width)
-            if kernel.name == "exponential":
-                prompt = prompt.inside(NORM)
+            if setting.max_norm is not None:
+                prompt = prompt.inside(setting.max_norm)
             for name, rows in {
                 "leading": leading(family, width),
                 "random": unseen(width, seed + 2),
-                "learned": learned(family, kernel, width, seed, 30 if fast else 150),
+                "learned": learned(family, setting, width, seed, 30 if fast else 150),
             }.items():
-                yield measured(kernel, name, rows, prompt)
+                yield measured(setting, name, rows, prompt)
 
 
-def measured(kernel: Kernel, name: str, rows: Tensor, prompt: Prompt) -> Case:
-    # CG on a kernel of rank m ends after m + 1 steps, but for round-off.
-    steps = len(rows) + 3 if kernel.name == "linear" else 12
-    model = narrow_model(through(kernel, rows), steps)
-    layer, _ = kernel_head(model)
+def measured(setting: Setting, name: str, rows: Tensor, prompt: Prompt) -> NarrowCase:
+    model = narrow_model(setting, rows)
+    layer = model.heads(role="matvec")[0].layer
     site = f"blocks.{layer - 1}.resid_post"
     record = Record.of([site])
     run = trajectory(model, prompt, states=True, edits=[record])
-    return Case(
-        kernel, name, len(rows), model.transformer.config.d_model, prompt,
+    return NarrowCase(
+        setting, name, len(rows), model.transformer.config.d_model, prompt,
         *own_kernel(model, record.values[site], prompt.supports), run.final,
         run.states["alpha"][-1],
     )  # fmt: skip
 
 
-def told(found: list[Case], prompts: int) -> str:
-    widest = max(case.d_model for case in found)
+def told(models_run: list[NarrowCase], prompts: int) -> str:
+    widest = max(case.d_model for case in models_run)
     return (
-        f"{len(found)} compiled models of p = {FEATURES} features and d_model ≤ {widest}, {prompts} prompts "
+        f"{len(models_run)} compiled models of p = {FEATURES} features and d_model ≤ {widest}, {prompts} prompts "
         f"of {SUPPORTS} supports, λ = {RIDGE:g}"
     )
 
@@ -226,46 +232,44 @@ def told(found: list[Case], prompts: int) -> str:
 class NarrowTruncation(Theorem):
     name = "narrow-truncation"
     title = "A model narrower than its features loses exactly σ/(λ(λ + σ))"
-    statement = (
-        "‖A⁻¹ − Â⁻¹‖₂ = σ<sub>m+1</sub>/(λ(λ + σ<sub>m+1</sub>)), K̂ the scores of the mat-vec head of compiled CG that keeps "
-        "the m leading directions of p features, d_model = m + 13 &lt; p."
-    )
+    states = ("narrow-models",)
+    measured = "Models that keep the m leading directions must differ by exactly the lower bound."
     see = "Resolvent differences of compiled models lie on the prediction."
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompts, family = 8 if fast else 64, Family.drawn(seed)
-        found, models, worst, predicted = [], [], [], []
-        widths = WIDTHS["linear"][fast]
+        collected, models, worst, predicted = [], [], [], []
+        widths = LINEAR.fast_widths if fast else LINEAR.widths
         for width in widths:
             prompt = family.prompts(prompts, seed + 1, along=width)
-            case = measured(Linear(), "leading", leading(family, width), prompt)
+            case = measured(LINEAR, "leading", leading(family, width), prompt)
             bound = rank_error(prompt, rank=width, ridge=RIDGE)
-            found.append(ratios(case.difference.numpy(), bound.numpy(), 0.0))
+            collected.append(ratios(case.difference.numpy(), bound.numpy(), 0.0))
             models.append(case)
             worst.append(float(case.difference.max()))
             predicted.append(float(bound.max()))
         lines = [Line("measured", widths, worst), Line("measured, theory", widths, predicted, True)]
         axes = Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂")
-        return Outcome(told(models, prompts), np.concatenate(found), lines, axes)
+        return Outcome(told(models, prompts), np.concatenate(collected), lines, axes)
 
 
 class NarrowWidth(Theorem):
     name = "narrow-width"
     title = "Every projection pays e/(λ(λ + e)) at most, and σ/(λ(λ + σ)) at least"
-    statement = (
-        "‖A⁻¹ − Â⁻¹‖₂ ≤ e/(λ(λ + e)), e = ‖K − K̂‖₂, for compiled models that keep m &lt; p features by leading, "
-        "random or learned directions, linear and exponential kernel. With the linear kernel K̂ has rank m, so "
-        "that e ≥ σ<sub>m+1</sub> and no projection beats σ<sub>m+1</sub>/(λ(λ + σ<sub>m+1</sub>))."
+    states = ("narrow-models",)
+    measured = (
+        "Both bounds on the difference of the resolvents, for leading, random and learned directions; "
+        "the lower ones for the linear kernel alone."
     )
     see = "Linear kernel: each projection under its bound, and none below the leading directions."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        found = list(cases(seed, fast))
-        upper, lower = resolvent_ratios(found), rank_ratios(found)
+        models_run = list(cases(seed, fast))
+        upper, lower = resolvent_ratios(models_run), rank_ratios(models_run)
         lines = []
         for name in ("leading", "random", "learned"):
-            shown = [c for c in found if c.name == name and c.kernel.name == "linear"]
+            shown = [c for c in models_run if c.name == name and c.setting.low_rank]
             widths = [c.width for c in shown]
             bounds = [float(resolvent_bound(c.distance, ridge=RIDGE).max()) for c in shown]
             lines += [
@@ -275,24 +279,24 @@ class NarrowWidth(Theorem):
         least = [float(rank_error(c.prompt, rank=c.width, ridge=RIDGE).max()) for c in shown]
         lines.append(Line("least of rank m", widths, least, bound=True))
         axes = Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂, linear kernel")
-        settings = told(found, len(found[0].prompt.phi))
+        settings = told(models_run, len(models_run[0].prompt.phi))
         return Outcome(settings, np.concatenate([upper, lower]), lines, axes)
 
 
-def resolvent_ratios(found: list[Case]) -> np.ndarray:
+def resolvent_ratios(models_run: list[NarrowCase]) -> np.ndarray:
     return np.concatenate(
         [
             ratios(c.difference.numpy(), resolvent_bound(c.distance, ridge=RIDGE).numpy(), 0.0)
-            for c in found
+            for c in models_run
         ]
     )
 
 
-def rank_ratios(found: list[Case]) -> np.ndarray:
+def rank_ratios(models_run: list[NarrowCase]) -> np.ndarray:
     """σ_{m+1} over e, and the least difference of rank m over the measured one: linear kernel alone."""
     least = []
-    for c in found:
-        if c.kernel.name == "linear":
+    for c in models_run:
+        if c.setting.low_rank:
             after = eigenvalue_after(c.prompt, rank=c.width)
             error = rank_error(c.prompt, rank=c.width, ridge=RIDGE)
             least.append(ratios(after.numpy(), c.distance.numpy(), 0.0))
@@ -303,18 +307,19 @@ def rank_ratios(found: list[Case]) -> np.ndarray:
 class NarrowQuery(Theorem):
     name = "narrow-query"
     title = "A narrow model's predictions: two terms for its width, one for its depth"
-    statement = (
-        "|f<sub>model</sub> − f*| ≤ ‖k(x)‖·‖A⁻¹ − Â⁻¹‖₂·‖y‖ + ‖k(x) − k̂(x)‖·‖Â⁻¹y‖ + ‖Â⁻¹k̂(x)‖·‖y − Âα_T‖ for "
-        "the same models; K̂, k̂ and α_T are read from their heads and streams."
+    states = ("narrow-models",)
+    measured = (
+        "The bound on predictions, for the same models; K̂, k̂ and α_T are read from their heads and "
+        "streams."
     )
     see = "Linear kernel: worst error of a prediction against m, each projection under its bound."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        found = list(cases(seed, fast))
-        pairs = [(c, *query_errors(c)) for c in found]
+        models_run = list(cases(seed, fast))
+        pairs = [(c, *query_errors(c)) for c in models_run]
         lines = []
         for name in ("leading", "random", "learned"):
-            shown = [v for v in pairs if v[0].name == name and v[0].kernel.name == "linear"]
+            shown = [v for v in pairs if v[0].name == name and v[0].setting.low_rank]
             widths = [c.width for c, _, _ in shown]
             lines += [
                 Line(name, widths, [float(error.max()) for _, error, _ in shown]),
@@ -323,14 +328,16 @@ class NarrowQuery(Theorem):
             ]
         axes = Axes("features kept m", "|f_model − f*|, linear kernel")
         all_ratios = [ratios(error.numpy(), bound.numpy(), 0.0) for _, error, bound in pairs]
-        settings = told(found, len(found[0].prompt.phi))
+        settings = told(models_run, len(models_run[0].prompt.phi))
         return Outcome(settings, np.concatenate(all_ratios), lines, axes)
 
 
-def query_errors(case: Case) -> tuple[Tensor, Tensor]:
+def query_errors(case: NarrowCase) -> tuple[Tensor, Tensor]:
     """|f_model − f*| and its bound, [batch, q, r]."""
-    exact = krr(case.prompt, ridge=RIDGE, kernel=case.kernel)
-    width = query_error_bound(case.prompt, case.gram, case.cross, ridge=RIDGE, kernel=case.kernel)
+    exact = krr(case.prompt, ridge=RIDGE, kernel=case.setting.kernel)
+    width = query_error_bound(
+        case.prompt, case.gram, case.cross, ridge=RIDGE, kernel=case.setting.kernel
+    )
     system = case.gram + RIDGE * torch.eye(SUPPORTS, dtype=torch.float64)
     residual = lengths(case.prompt.y - system @ case.alpha, 1)
     weight = lengths(torch.linalg.solve(system, case.cross.mT), 1)

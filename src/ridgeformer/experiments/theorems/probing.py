@@ -9,7 +9,7 @@ from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
 from ridgeformer.experiments.theorems.mechanism import TASK, model_of
 
 COSINE = 0.99
-"""What every vector must be found with, at the lower end of its interval."""
+"""What every vector must be recovered with, at the lower end of its interval."""
 
 ERRORS = 4.0
 """At chance: a mean cosine of 0, within so many standard errors."""
@@ -20,13 +20,13 @@ LETTERS = {"alpha": "α", "r": "r", "p": "p"}
 class Probes(Theorem):
     name = "probes"
     title = "Probes find the vectors of CG, and nothing new in random weights"
-    statement = (
-        "One linear read-out of a token's stream, fitted on other prompts and not told the layout, has a mean "
-        "cosine above 0.99 with each of α_t, r_t and p_t of a compiled CG. No control reaches it but for α_1 "
-        "and r_0, which are multiples of y. Chance is a mean cosine of 0, within four standard errors: "
-        "targets dealt to other prompts are at chance, and random weights of the same shape are at chance "
-        "for what is new in step t ≥ 2, that is r_t when stream and target are freed of y, Ky, …, K<sup>t−1</sup>y. "
-        "They are not for whole vectors, which point partly along y, and need not be for t = 1, since "
+    states = ("new-part",)
+    measured = (
+        "One linear read-out of a token's stream, fitted on other prompts and not told the layout, "
+        "must have a mean cosine above 0.99 with each of α_t, r_t and p_t of a compiled CG. No control "
+        "may reach it but for α_1 and r_0, which are multiples of y. Chance is a mean cosine of 0, "
+        "within four standard errors: targets dealt to other prompts must be at chance, and random "
+        "weights of the same shape for what is new in step t ≥ 2. They need not be for t = 1, since "
         "one random layer of attention has Ky among its terms."
     )
     see = "Blue is 1 everywhere; the controls fall to 0 as less of a vector lies along y, and ‘new’ shows what is left."
@@ -37,19 +37,19 @@ class Probes(Theorem):
         model, prompt = model_of("cg", steps=steps), TASK.draw(prompts, seed)
         whole = probe_vectors(model, prompt, seed=seed)
         new = probe_new_parts(model, prompt, seed=seed)
-        found = [(1 - p.found.low) / (1 - COSINE) for p in (*whole, *new)]
-        found += [from_chance(p.shuffled) for p in (*whole, *new)]
-        found += [
+        collected = [(1 - p.found.low) / (1 - COSINE) for p in (*whole, *new)]
+        collected += [from_chance(p.shuffled) for p in (*whole, *new)]
+        collected += [
             max(p.embedding.high, p.random_weights.high) / p.found.low
             for p in (*whole, *new)
             if (p.name, p.step) not in {("alpha", 1), ("r", 0)}
         ]
-        found += [from_chance(p.random_weights) for p in new if p.step >= 2]
+        collected += [from_chance(p.random_weights) for p in new if p.step >= 2]
         settings = (
             f"{steps} steps, {prompts} prompts of {prompt.supports} supports, a quarter scored"
         )
         axes = Axes("", "mean cosine, 95 % interval", log_y=False, bars="beside")
-        return Outcome(settings, np.array(found), bars(whole, new), axes)
+        return Outcome(settings, np.array(collected), bars(whole, new), axes)
 
 
 def from_chance(score: Score) -> float:

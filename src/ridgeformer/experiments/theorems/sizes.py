@@ -1,64 +1,90 @@
-"""Sizes of compiled models against the formulas, for everything that compiles."""
+"""Sizes of compiled models: the laws of the main constructions, counted on compiled models."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from ridgeformer.compiler import CompiledModel
-from ridgeformer.compiler.catalogue import (
-    KERNELS_TRIED,
-    MAX_NORM,
-    MAX_SUPPORTS,
-    MAX_TARGET,
-    RIDGE,
-    TOLERANCE,
-    Entry,
-    compiled_entries,
-)
-from ridgeformer.compiler.domain import Domain
-from ridgeformer.compiler.multiply import Grid
-from ridgeformer.compiler.relu_plan import choose_grid, error_budget
-from ridgeformer.compiler.request import Request
-from ridgeformer.compiler.softmax_plan import softmax_program
+from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, SoftmaxAttention, compile
+from ridgeformer.compiler.targets import Target
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
-from ridgeformer.kernels import Polynomial
-from ridgeformer.solvers import make_solver
-from ridgeformer.theory import Construction, parameters, predicted_shape
-from ridgeformer.types import Refusal
-
-MAIN = (
-    Entry("cg", "none", "linear", "linear", "relu", False),
-    Entry("cg", "none", "linear", "linear", "relu", True),
-    Entry("cg", "none", "exponential", "softmax", "reglu", False),
-    Entry("chebyshev", "none", "linear", "linear", "relu", False),
-    Entry("chebyshev", "row-sum", "gaussian", "softmax", "reglu", False),
-    Entry("richardson", "row-sum", "gaussian", "softmax", "relu", False),
+from ridgeformer.kernels import Exponential, Kernel, Linear
+from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, Solver
+from ridgeformer.theory import (
+    Shape,
+    cg_linear_size,
+    cg_softmax_size,
+    parameters,
+    semi_iteration_size,
 )
-"""Drawn in the figure, and measured in fast mode."""
 
-ALSO_FAST = (
-    Entry("heavy-ball", "none", "linear", "linear", "reglu", True),
-    Entry("richardson", "jacobi", "polynomial, degree 3", "linear", "reglu", False),
-    Entry("cg", "jacobi", "polynomial, degree 2", "linear", "reglu", False),
-    Entry("gd", "none", "linear", "softmax", "reglu", False),
-    Entry("gd", "none", "exponential", "softmax", "relu", False),
-    Entry("chebyshev", "none", "gaussian", "softmax", "reglu", False),
-    Entry("nadaraya-watson", "none", "gaussian", "softmax", "relu", False),
-)
+TOP = 20.0
+"""The bound on λ_max(K): no law depends on it."""
+
+PLAIN, GATED = LinearAttention(TOP), LinearAttention(TOP, products=Exact())
+
+
+@dataclass(frozen=True)
+class Law:
+    """One construction, and what is said of its size."""
+
+    solver: Solver
+    to: Target
+    size: Callable[[int, int, int], dict[str, int]]
+    """From features, outputs and steps to entries of the model's config."""
+    kernel: Kernel
+    one_matvec_a_step: bool = False
+    """Whether each step has one mat-vec head, which writes all outputs."""
+
+    @property
+    def label(self) -> str:
+        attention = "linear" if isinstance(self.to, LinearAttention) else "softmax"
+        return f"{self.solver.name}, {attention} attention" + (", gated" if self.gated else "")
+
+    @property
+    def gated(self) -> bool:
+        return isinstance(self.to.products, Exact)
+
+    def compile(self, features: int, outputs: int, steps: int) -> CompiledModel:
+        return compile(
+            self.solver, features=features, outputs=outputs, steps=steps, ridge=1.0,
+            kernel=self.kernel, to=self.to,
+        )  # fmt: skip
+
+
+def fixed(solver: Solver, to: LinearAttention, remembers: bool) -> Law:
+    gated = to.products is not None
+    return Law(
+        solver,
+        to,
+        lambda p, r, t: semi_iteration_size(p, r, t, remembers=remembers, gated=gated),
+        Linear(),
+    )
+
+
+def laws() -> list[Law]:
+    return [
+        Law(ConjugateGradient(), PLAIN, cg_linear_size, Linear(), one_matvec_a_step=True),
+        Law(ConjugateGradient(), GATED, cg_linear_size, Linear(), one_matvec_a_step=True),
+        Law(ConjugateGradient(), SoftmaxAttention(1.0, 16), cg_softmax_size, Exponential(1.0)),
+        fixed(GradientDescent(), PLAIN, remembers=False),
+        fixed(GradientDescent(), GATED, remembers=False),
+        fixed(Chebyshev(), PLAIN, remembers=True),
+        fixed(Chebyshev(), GATED, remembers=True),
+        fixed(HeavyBall(), PLAIN, remembers=True),
+    ]
 
 
 class Sizes(Theorem):
     name = "sizes"
-    title = "Layers, channels, heads, neurons and parameters are what the formulas say"
-    statement = (
-        "CG with linear attention takes 7T + 1 layers, p + 10r + 3 channels, 5r heads and per step one "
-        "mat-vec head for all r outputs; Chebyshev takes T + 1 layers, p + 4r + 3 channels and one head; "
-        "behind softmax CG takes 10T + 6 layers and p + 16r + 8 channels. Such a formula holds for each "
-        "construction that compiles, also for its head width, its neurons (given the knots of its tables "
-        "and, where products are interpolated, their grid) and its parameters. Every count is exact, "
-        "from 3 to 7 steps on; shorter programs may be narrower."
+    title = "Layers, channels, heads and parameters are what the laws say"
+    states = ("sizes",)
+    measured = (
+        "Every number is counted on compiled models, the parameters from their weights, and must be exactly "
+        "what the law says; so must the number of mat-vec heads of conjugate gradients, and how many "
+        "outputs each of them writes."
     )
     see = (
         "Parameters of compiled models (markers) on the formula (dotted): every ratio is exactly 1."
@@ -66,116 +92,50 @@ class Sizes(Theorem):
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        cases = [(3, 1, 0), (4, 2, 1)] if fast else [(2, 3, 0), (4, 1, 1), (5, 2, 2)]
-        entries = [*MAIN, *ALSO_FAST] if fast else compiled_entries()
-        found: list[float] = []
-        for entry in entries:
-            for features, outputs, later in cases:
-                steps = least_steps(entry) + (later if entry.solver != "nadaraya-watson" else 0)
-                found += compared(entry, features, outputs, steps)
-        drawn = (7, 9) if fast else (7, 10, 14)
+        sizes = [(3, 1, 3), (4, 2, 5)] if fast else [(2, 3, 3), (4, 1, 4), (5, 2, 6), (9, 4, 3)]
+        drawn = (4, 8) if fast else (4, 8, 12, 16)
+        counted: list[float] = []
         lines = []
-        for entry in MAIN:
-            wanted, counted = zip(*(parameters_of(entry, 4, 1, t) for t in drawn), strict=True)
-            found += [ratio for pair in zip(counted, wanted, strict=True) for ratio in same(*pair)]
-            lines.append(Line(entry.label, drawn, counted))
-            lines.append(Line(f"{entry.label}, formula", drawn, wanted, bound=True))
-        settings = f"{len(entries)} constructions, {len(cases)} sizes of each"
-        return Outcome(settings, np.array(found), lines, Axes("steps T", "parameters"))
+        for law in laws():
+            for size in sizes:
+                counted += compared(law, *size)
+            numbers = [parameters_of(law.compile(4, 1, t), 4, 1, law.gated) for t in drawn]
+            counted += [same(*pair) for pair in numbers]
+            lines.append(Line(law.label, drawn, [pair[0] for pair in numbers]))
+            lines.append(Line(f"{law.label}, formula", drawn, [pair[1] for pair in numbers], True))
+        settings = f"{len(laws())} constructions, {len(sizes)} sizes of each"
+        return Outcome(settings, np.array(counted), lines, Axes("steps T", "parameters"))
 
 
-def compared(entry: Entry, features: int, outputs: int, steps: int) -> list[float]:
-    """Counted over predicted: shape, parameters, and for CG with linear attention its mat-vecs."""
-    model = compiled(entry, features, outputs, steps)
-    shape = predicted_shape(construction_of(entry, features, outputs, steps))
+def compared(law: Law, features: int, outputs: int, steps: int) -> list[float]:
+    """Counted over predicted: the config, the parameters and the mat-vec heads."""
+    model = law.compile(features, outputs, steps)
     config = model.transformer.config
-    found = [
-        ratio
-        for name, predicted in asdict(shape).items()
-        for ratio in same(getattr(config, name), predicted)
-    ]
-    inputs, gated = features + outputs + 3, entry.mlp == "reglu"
-    predicted = parameters(shape, inputs=inputs, outputs=outputs, gated=gated)
-    found += same(count_parameters(model), predicted)
-    if (entry.solver, entry.attention, entry.causal) == ("cg", "linear", False):
+    predicted = law.size(features, outputs, steps)
+    ratios = [same(getattr(config, name), value) for name, value in predicted.items()]
+    ratios.append(same(*parameters_of(model, features, outputs, law.gated)))
+    if law.one_matvec_a_step:
         widths = matvec_widths(model)
-        found += same(len(widths), steps)
-        found += [ratio for width in widths for ratio in same(width, outputs)]
-    return found
-
-
-def parameters_of(entry: Entry, features: int, outputs: int, steps: int) -> tuple[int, int]:
-    """Predicted and counted."""
-    shape = predicted_shape(construction_of(entry, features, outputs, steps))
-    inputs, gated = features + outputs + 3, entry.mlp == "reglu"
-    predicted = parameters(shape, inputs=inputs, outputs=outputs, gated=gated)
-    return predicted, count_parameters(compiled(entry, features, outputs, steps))
-
-
-def compiled(entry: Entry, features: int, outputs: int, steps: int) -> CompiledModel:
-    return entry.compile(features=features, outputs=outputs, steps=steps)
-
-
-def count_parameters(model: CompiledModel) -> int:
-    return sum(weight.numel() for weight in model.transformer.parameters())
+        ratios += [same(len(widths), steps), *(same(width, outputs) for width in widths)]
+    return ratios
 
 
 def matvec_widths(model: CompiledModel) -> list[int]:
-    """How many outputs each mat-vec head writes."""
-    heads = [head for layer in model.sites["layers"] for head in layer["attention"]]
-    return [len(head["writes"]) for head in heads if head["does"].startswith("K")]
+    """How many channels each mat-vec head writes."""
+    return [len(head.writes) for head in model.heads(role="matvec")]
 
 
-def same(counted: int, predicted: int) -> list[float]:
+def parameters_of(
+    model: CompiledModel, features: int, outputs: int, gated: bool
+) -> tuple[int, int]:
+    """Counted, and by the formula from the shape."""
+    config = model.transformer.config
+    shape = Shape(*(getattr(config, name) for name in Shape.__dataclass_fields__))
+    counted = sum(weight.numel() for weight in model.transformer.parameters())
+    inputs = features + outputs + 3
+    return counted, parameters(shape, inputs=inputs, outputs=outputs, gated=gated)
+
+
+def same(counted: int, predicted: int) -> float:
     """The larger over the smaller: 1 if they agree, more than 1 if they do not."""
-    return [max(counted / predicted, predicted / counted)]
-
-
-def least_steps(entry: Entry) -> int:
-    """The fewest steps for which the formula is stated."""
-    for steps in range(1, 20):
-        try:
-            predicted_shape(construction_of(entry, 2, 1, steps))
-        except Refusal:
-            continue
-        return steps
-    raise AssertionError(f"no size is stated for {entry.label}")
-
-
-def construction_of(entry: Entry, features: int, outputs: int, steps: int) -> Construction:
-    """What the formulas need to know of a combination, in the domain in which it is tried."""
-    kernel = KERNELS_TRIED[entry.kernel]
-    domain = Domain(kernel, MAX_NORM, MAX_SUPPORTS, MAX_TARGET)
-    grid = Grid(0, 0)
-    if (entry.attention, entry.mlp) == ("softmax", "relu") and entry.solver != "nadaraya-watson":
-        grid = grid_of(entry, domain, features, outputs, steps)
-    return Construction(
-        solver=entry.solver,
-        precondition=entry.precondition,
-        kernel=kernel.name,
-        attention=entry.attention,
-        mlp=entry.mlp,
-        causal=entry.causal,
-        features=features,
-        outputs=outputs,
-        steps=steps,
-        degree=kernel.degree if isinstance(kernel, Polynomial) else 0,
-        ridge=RIDGE,
-        max_eigenvalue=domain.max_eigenvalue,
-        max_supports=MAX_SUPPORTS,
-        row_sums=domain.row_sums,
-        intervals=grid.intervals,
-        square_layers=grid.layers,
-    )
-
-
-def grid_of(entry: Entry, domain: Domain, features: int, outputs: int, steps: int) -> Grid:
-    """n and g: the coarsest interpolation of a step's products that keeps the tolerance."""
-    solver = make_solver(entry.solver, entry.precondition)
-    request = Request(
-        solver=solver, features=features, steps=steps, ridge=RIDGE, outputs=outputs,
-        kernel=domain.kernel, attention="softmax", mlp="relu", dtype="float64", causal=False,
-        max_eigenvalue=None, max_norm=MAX_NORM, max_supports=MAX_SUPPORTS, max_target=MAX_TARGET,
-        mlp_width=None, tolerance=TOLERANCE, interval=None, heads=None, epsilon=None,
-    )  # fmt: skip
-    return choose_grid(request, error_budget(request, domain, softmax_program(request, domain)))
+    return max(counted / predicted, predicted / counted)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ridgeformer.compiler import compile
+from ridgeformer.compiler import HeadPairs, Interpolated, SoftmaxAttention, compile
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.experiments.theorems.cases import ball
 from ridgeformer.kernels import Exponential, Gaussian, Linear
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import (
@@ -28,23 +29,13 @@ from ridgeformer.theory import (
 )
 
 
-def ball(generator: torch.Generator, radius: float, *shape: int) -> torch.Tensor:
-    """Points in a ball, half of them on its surface."""
-    x = torch.randn(*shape, generator=generator, dtype=torch.float64)
-    length = (
-        torch.rand(*shape[:-1], 1, generator=generator, dtype=torch.float64).mul(2).clamp(max=1)
-    )
-    unit: torch.Tensor = x / x.norm(dim=-1, keepdim=True)
-    return radius * length * unit
-
-
 class InterpolatedProducts(Theorem):
     name = "interpolated-products"
     title = "A ReLU MLP keeps its certificate, and the floor falls as width⁻²"
-    statement = (
-        "|f_t − solver's f_t| ≤ √k(x,x) · √(k·D<sub>max</sub>) · Σ<sub>s</sub> max<sub>σ</sub> "
-        "√σ|R<sub>t,s</sub>(σ)| · BR/2n² at every step, for n intervals per square, factors of range R "
-        "and ±B, and impulse responses R<sub>t,s</sub> of the recurrence: O(√(k/ε)) neurons for an error ε."
+    states = ("interpolated-products",)
+    measured = (
+        "The error of compiled models at every step is compared with what their certificate promises "
+        "for each width."
     )
     see = "The largest error at each width against the certificate: both fall as width⁻²."
 
@@ -61,7 +52,7 @@ class InterpolatedProducts(Theorem):
         prompt = Prompt(phi, y, query)
         solver = Richardson(precondition="row-sum")
         widths = (256, 512, 1024) if fast else (256, 512, 1024, 2048, 4096)
-        found, worst, promised = [], [], []
+        collected, worst, promised = [], [], []
         for width in widths:
             model = compile(
                 solver,
@@ -69,34 +60,25 @@ class InterpolatedProducts(Theorem):
                 steps=steps,
                 ridge=ridge,
                 kernel=kernel,
-                attention="softmax",
-                mlp="relu",
-                mlp_width=width,
-                max_norm=radius,
-                max_supports=k,
-                max_target=2.0,
+                to=SoftmaxAttention(radius, k, products=Interpolated(2.0, width=width)),
             )
             error = trajectory(model, prompt).predictions - reference(model, prompt).predictions
             bound = model.certificate.absolute_error
             assert bound is not None
-            found.append(ratios(error.abs().numpy(), np.array(bound), 0.0))
+            collected.append(ratios(error.abs().numpy(), np.array(bound), 0.0))
             worst.append(float(error.abs().max()))
             promised.append(bound)
         lines = [Line("measured", widths, worst), Line("certified", widths, promised, bound=True)]
         settings = f"{len(widths)} widths, {prompts} prompts of {k} supports, {steps} steps"
         axes = Axes("MLP width", "|model − solver|", log_x=True)
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)
 
 
 class DotProducts(Theorem):
     name = "dot-products"
     title = "2h softmax heads give dot products to order ε²ʰ"
-    statement = (
-        "The mat-vec from h pairs of heads at logits ±cε⟨φ, φ<sub>i</sub>⟩, c ≤ h, is off by at most (k+1)·S·V·"
-        "min<sub>θ</sub> B(θ)/θ·Π<sub>c≤h</sub> (cx)²/(θ² − (cx)²), x = εS, hx &lt; θ &lt; π/2, where S and V are "
-        "half the spreads of ⟨φ, φ<sub>i</sub>⟩ and v<sub>i</sub>, and B(θ) the mean of max(1, tan(θ|sin ω|)) over "
-        "a circle; plus round-off, which is divided by ε."
-    )
+    states = ("dot-products",)
+    measured = "One mat-vec of a compiled model against the bound with its round-off."
     see = "Error against the scale of the logits: slopes 2, 4, 6, 8, down to the round-off floor."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
@@ -107,7 +89,7 @@ class DotProducts(Theorem):
         scores = (prompt.phi_query @ prompt.phi.mT).numpy()
         values = step * prompt.y.mT.numpy()
         exact = (scores * values).sum(-1)
-        found, lines = [], []
+        collected, lines = [], []
         for pairs in (1, 2, 3, 4):
             scales = np.geomspace(0.004, 0.95 * np.pi / 2 / pairs, 5 if fast else 12)
             errors, bounds = [], []
@@ -118,12 +100,9 @@ class DotProducts(Theorem):
                     steps=1,
                     ridge=1.0,
                     kernel=Linear(),
-                    attention="softmax",
-                    mlp="reglu",
-                    heads=2 * pairs,
-                    epsilon=float(epsilon),
-                    max_norm=radius,
-                    max_supports=k,
+                    to=SoftmaxAttention(
+                        radius, k, dot_products=HeadPairs(2 * pairs, float(epsilon))
+                    ),
                 )
                 error = np.abs(model.predict(prompt).numpy()[..., 0] - exact)
                 bound = dot_product_bound(
@@ -134,14 +113,14 @@ class DotProducts(Theorem):
                     max_norm=radius,
                     features=p,
                 )
-                found.append(ratios(error, bound, 0.0))
+                collected.append(ratios(error, bound, 0.0))
                 errors.append(float(error.max()))
                 bounds.append(float(bound.max()))
             lines.append(Line(f"{2 * pairs} heads", scales.tolist(), errors))
             lines.append(Line(f"{2 * pairs} heads, bound", scales.tolist(), bounds, bound=True))
         settings = f"2 to 8 heads, {len(scales)} scales, {prompts} prompts of {k} supports"
         axes = Axes("ε, with |φ| ≤ 1", "error of a mat-vec", log_x=True)
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)
 
 
 def two_ends(prompts: int, supports: int, features: int, radius: float, seed: int) -> Prompt:
@@ -165,12 +144,8 @@ def two_ends(prompts: int, supports: int, features: int, radius: float, seed: in
 class Normaliser(Theorem):
     name = "normaliser"
     title = "Multiplying softmax's normaliser back costs u·D, and D grows as e^(1/τ)"
-    statement = (
-        "o = Kv/D is what a head with a sink of logit 0 returns, D<sub>i</sub> = 1 + Σ<sub>j</sub>K<sub>ij</sub>, and "
-        "the sink's weight is 1/D. In float64 |fl(D·o) − Kv| ≤ (4n + 2(p + 4)L + 64)·u·D·max|v| for n "
-        "tokens, p features, logits up to L, u = 2⁻⁵³: a cold head, with D up to 1 + k·e<sup>R²/τ</sup>, loses "
-        "all digits of small sums once R²/τ passes log 1/u ≈ 37."
-    )
+    states = ("normaliser",)
+    measured = "One mat-vec of a compiled model in float64, over max|v|."
     see = "Error of a compiled mat-vec against temperature: it rises with D, as the bound does."
     attained = 1e-3  # round-off adds up as if at random, the bound as if it conspired
 
@@ -178,7 +153,7 @@ class Normaliser(Theorem):
         k, p, radius = 15, 3, 1.0
         prompts = 8 if fast else 64
         prompt = two_ends(prompts, k, p, radius, seed)
-        found, measured, bounds = [], [], []
+        collected, measured, bounds = [], [], []
         temperatures = np.geomspace(0.04, 40, 5 if fast else 13)
         for temperature in temperatures:
             kernel = Exponential(float(temperature))
@@ -188,10 +163,7 @@ class Normaliser(Theorem):
                 steps=1,
                 ridge=1.0,
                 kernel=kernel,
-                attention="softmax",
-                mlp="reglu",
-                max_norm=radius,
-                max_supports=k,
+                to=SoftmaxAttention(radius, k),
             )
             whole = cross(prompt, kernel)
             exact = reference(model, prompt, states=True)
@@ -200,29 +172,27 @@ class Normaliser(Theorem):
             bound = normaliser_round_off(
                 1 + whole.sum(-1), tokens=k + 1, features=p, logit=radius**2 / float(temperature)
             )
-            found.append(ratios(error.numpy(), bound.numpy(), 0.0))
+            collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
             measured.append(max(float(error.max()), 1e-17))
             bounds.append(float(bound.max()))
         x = temperatures.tolist()
         lines = [Line("measured", x, measured), Line("measured, bound", x, bounds, bound=True)]
         settings = f"{len(x)} temperatures, {prompts} prompts of {k} supports"
         axes = Axes("temperature τ, with |φ| ≤ 1", "|fl(D·o) − Kv| / max|v|", log_x=True)
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)
 
 
 class RowSumSpectrum(Theorem):
     name = "row-sum-spectrum"
     title = "Softmax preconditions, and no further than the supports coincide"
-    statement = (
-        "spec(D⁻¹A) ⊆ [λ/max D, max(1 + (λ − 1)/D)]. Supports in one place meet both ends, so that κ' is up to "
-        "(k + λ)/λ for a Gaussian: the number of steps that Richardson needs for a factor e, times 2."
-    )
+    states = ("row-sums",)
+    measured = "The extreme eigenvalues of D⁻¹A against both ends of the interval."
     see = "κ' = cond(D⁻¹A) against the number of supports: coinciding supports lie on the bound, random ones below."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         ridge, prompts = 0.1, 8 if fast else 64
         counts = (2, 4, 8, 16, 32) if fast else (2, 4, 8, 16, 32, 64, 128)
-        found = []
+        collected = []
         lines: dict[str, list[float]] = {}
         for name, kernel in (("gaussian", Gaussian(0.5)), ("exponential", Exponential(1.0))):
             for k in counts:
@@ -237,7 +207,7 @@ class RowSumSpectrum(Theorem):
                     )
                     low, high = row_sum_spectrum_bound(row_sums(prompt, kernel), ridge=ridge)
                     least, most = values.amin(-1), values.amax(-1)
-                    found += [(low / least).numpy(), (most / high).numpy()]
+                    collected += [(low / least).numpy(), (most / high).numpy()]
                     for line, value in ((label, most / least), (f"{label}, bound", high / low)):
                         lines.setdefault(f"{name}, {line}", []).append(float(value.max()))
         drawn = [Line(n, counts, v, bound=n.endswith("bound")) for n, v in lines.items()]
@@ -245,18 +215,14 @@ class RowSumSpectrum(Theorem):
             f"2 kernels, k = {counts[0]} … {counts[-1]}, {prompts} prompts each, λ = {ridge:g}"
         )
         axes = Axes("supports k", "κ'", log_x=True)
-        return Outcome(settings, np.concatenate(found), drawn, axes)
+        return Outcome(settings, np.concatenate(collected), drawn, axes)
 
 
 class SmootherLimits(Theorem):
     name = "temperature"
     title = "One head is a mean when hot and a nearest neighbour when cold"
-    statement = (
-        "For the Nadaraya–Watson smoother with |φ| ≤ R: |f − ȳ| ≤ tanh(R²/2τ)·(max y − min y), "
-        "and |f − y<sub>j</sub>| ≤ (k − 1)e<sup>−g/τ</sup>·max|y<sub>i</sub> − y<sub>j</sub>|, where j has the "
-        "largest ⟨φ<sub>j</sub>, φ(x)⟩ and g is its lead over the next. A head that is only a mean or only "
-        "a neighbour cannot be ridge regression, whatever λ."
-    )
+    states = ("smoother-temperature",)
+    measured = "The predictions of one compiled head."
     see = "A compiled head comes to the mean when hot and to its nearest neighbour when cold, as fast as the bounds say."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
@@ -277,7 +243,7 @@ class SmootherLimits(Theorem):
         mean = y.mean(1, keepdim=True)
         _, nearest = nearest_targets(prompt)
         temperatures = np.geomspace(1e-3, 1e3, 7 if fast else 25).tolist()
-        found = []
+        collected = []
         names = ("from the mean", "from the nearest neighbour")
         drawn: dict[str, list[float]] = {}
         for temperature in temperatures:
@@ -285,7 +251,7 @@ class SmootherLimits(Theorem):
                 NadarayaWatson(),
                 features=p,
                 kernel=Exponential(temperature),
-                attention="softmax",
+                to=SoftmaxAttention(products=None),
             )
             f = model.predict(prompt)
             cases = (
@@ -296,11 +262,11 @@ class SmootherLimits(Theorem):
                 names, cases, (quarter, next_quarter), strict=True
             ):
                 # Both bounds are attained: below 1e-6 round-off in f is more than 1e-9 of them.
-                found.append(ratios(apart.abs().numpy(), bound.numpy(), 1e-6))
+                collected.append(ratios(apart.abs().numpy(), bound.numpy(), 1e-6))
                 for line, values in ((name, apart.abs()), (f"{name}, bound", bound)):
                     largest = float(values.expand_as(f)[worst, 0].max())
                     drawn.setdefault(line, []).append(max(largest, 1e-17))
         lines = [Line(n, temperatures, v, bound=n.endswith("bound")) for n, v in drawn.items()]
         settings = f"{len(temperatures)} temperatures, {prompts} prompts of {k} supports"
         axes = Axes("temperature τ", "distance on the hardest prompts", log_x=True)
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)

@@ -38,16 +38,14 @@ def drawn(kernel: Kernel, prompts: int, seed: int) -> Prompt:
 class WidthRank(Theorem):
     name = "width-rank"
     title = "Truncating to rank m costs exactly σ/(λ(λ + σ))"
-    statement = (
-        "‖A⁻¹ − Â⁻¹‖₂ = σ<sub>m+1</sub>/(λ(λ + σ<sub>m+1</sub>)) for the eigen-truncation of K to rank m, "
-        "and no K̂ of rank m does better. The sources' (1/λ²)Σ<sub>i>m</sub>σ<sub>i</sub> holds, but is looser."
-    )
-    see = "Measured resolvent differences, which are the prediction to round-off; the sources' bound is far above."
+    states = ("width-rank",)
+    measured = "The eigen-truncation of K to rank m must differ by exactly the lower bound."
+    see = "Measured resolvent differences, which are the prediction to round-off; the bound by the sum of the tail is far above."
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompts = 8 if fast else 64
-        found, lines = [], []
+        collected, lines = [], []
         ranks = range(1, 15)
         for name, kernel in KERNELS.items():
             prompt = drawn(kernel, prompts, seed)
@@ -57,7 +55,7 @@ class WidthRank(Theorem):
                 low = eigen_truncation(prompt, rank=rank, kernel=kernel)
                 difference = resolvent_difference(whole, low, ridge=RIDGE)
                 bound = rank_error(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
-                found.append(ratios(difference.numpy(), bound.numpy(), 1e-4))
+                collected.append(ratios(difference.numpy(), bound.numpy(), 1e-4))
                 tail = tail_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 if float(bound.max()) > 1e-4:  # where it is not round-off
                     drawn_ranks.append(rank)
@@ -65,19 +63,20 @@ class WidthRank(Theorem):
                     loose.append(float(tail.max()))
             lines += [
                 Line(name, drawn_ranks, measured),
-                Line(f"{name}, sources' bound", drawn_ranks, loose, bound=True),
+                Line(f"{name}, tail bound", drawn_ranks, loose, bound=True),
             ]
         settings = f"3 kernels, 14 ranks, {prompts} prompts of 16 supports, λ = {RIDGE:g}"
         axes = Axes("rank m", "‖A⁻¹ − Â⁻¹‖₂")
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)
 
 
 class EffectiveDimension(Theorem):
     name = "effective-dimension"
     title = "Beyond the effective dimension eigenvalues are small"
-    statement = (
-        "σ<sub>m+1</sub> ≤ λ·d<sub>eff</sub>/(m + 1 − d<sub>eff</sub>) for m + 1 > d<sub>eff</sub> = "
-        "Σσ<sub>i</sub>/(σ<sub>i</sub> + λ); equality when all eigenvalues are equal and m + 1 = k."
+    states = ("effective-dimension",)
+    measured = (
+        "The eigenvalue after the first m is compared with λ·d_eff/(m + 1 − d_eff), where that is "
+        "positive."
     )
     see = (
         "Eigenvalues after rank m under their bound, which is empty below the effective dimension."
@@ -85,7 +84,7 @@ class EffectiveDimension(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompts = 8 if fast else 64
-        found, lines = [], []
+        collected, lines = [], []
         ranks = range(1, 15)
         for name, kernel in KERNELS.items():
             prompt = drawn(kernel, prompts, seed)
@@ -94,7 +93,7 @@ class EffectiveDimension(Theorem):
                 value = eigenvalue_after(prompt, rank=rank, kernel=kernel)
                 bound = eigenvalue_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 there = torch.isfinite(bound)  # beyond the effective dimension
-                found.append(ratios(value[there].numpy(), bound[there].numpy(), 1e-12))
+                collected.append(ratios(value[there].numpy(), bound[there].numpy(), 1e-12))
                 if float(value.max()) > 1e-12:  # where it is not round-off
                     measured[rank] = float(value.max())
                 if there.all():
@@ -102,17 +101,14 @@ class EffectiveDimension(Theorem):
             lines.append(Line(name, list(measured), list(measured.values())))
             lines.append(Line(f"{name}, bound", list(bounds), list(bounds.values()), bound=True))
         settings = f"3 kernels, 14 ranks, {prompts} prompts of 16 supports, λ = {RIDGE:g}"
-        return Outcome(settings, np.concatenate(found), lines, Axes("rank m", "σ_{m+1}"))
+        return Outcome(settings, np.concatenate(collected), lines, Axes("rank m", "σ_{m+1}"))
 
 
 class QueryError(Theorem):
     name = "query-error"
     title = "The query's own error is not negligible"
-    statement = (
-        "|f − f̂| ≤ ‖k(x)‖·‖A⁻¹ − Â⁻¹‖₂·‖y‖ + ‖k(x) − k̂(x)‖·‖Â⁻¹y‖. The first term is met with equality when "
-        "k(x) and y lie along the first mode that K̂ drops, the second, which the sources omit, when only "
-        "k(x) moves, along Â⁻¹y."
-    )
+    states = ("query-error",)
+    measured = "Kernels truncated to seven ranks, and both cases of equality."
     see = "Errors of truncated kernels are below the bound; in the last case they are equal to it."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
@@ -122,7 +118,7 @@ class QueryError(Theorem):
         whole, at_queries = gram(prompt, kernel), cross(prompt, kernel)
         exact = krr(prompt, ridge=RIDGE, kernel=kernel)
         values, vectors = torch.linalg.eigh(whole)
-        found, measured, bounds = [], [], []
+        collected, measured, bounds = [], [], []
         cases = []
         for rank in range(2, 15, 2):
             kept = torch.arange(prompt.supports) >= prompt.supports - rank
@@ -138,19 +134,21 @@ class QueryError(Theorem):
         for low, moved in cases:
             error = (approximate_prediction(prompt, low, moved, ridge=RIDGE) - exact).abs()
             bound = query_error_bound(prompt, low, moved, ridge=RIDGE, kernel=kernel)
-            found.append(ratios(error.numpy(), bound.numpy(), 1e-9))
+            collected.append(ratios(error.numpy(), bound.numpy(), 1e-9))
             measured.append(float(error.max()))
             bounds.append(float(bound.max()))
-        found.append(first_term(prompts, seed))
+        collected.append(first_term(prompts, seed))
         x = [*(f"rank {m}" for m in range(2, 15, 2)), "only k(x) moves"]
         lines = [Line("measured", x, measured), Line("bound", x, bounds, bound=True)]
         settings = f"7 ranks and both cases of equality, {prompts} prompts of 16 supports"
-        return Outcome(settings, np.concatenate(found), lines, Axes("", "|f − f̂|", bars="beside"))
+        return Outcome(
+            settings, np.concatenate(collected), lines, Axes("", "|f − f̂|", bars="beside")
+        )
 
 
 def first_term(prompts: int, seed: int) -> np.ndarray:
     """k(x) and y along the first mode that truncation drops, and k(x) seen as it is."""
-    prompt, found = drawn(Linear(), prompts, seed), []
+    prompt, collected = drawn(Linear(), prompts, seed), []
     vectors = torch.linalg.eigh(gram(prompt)).eigenvectors.flip(-1)
     for rank in range(1, 6):
         mode = vectors[:, :, rank, None]
@@ -159,17 +157,17 @@ def first_term(prompts: int, seed: int) -> np.ndarray:
         other = approximate_prediction(along, low, cross(along), ridge=RIDGE)
         error = (other - krr(along, ridge=RIDGE)).abs()
         bound = query_error_bound(along, low, cross(along), ridge=RIDGE)
-        found.append(ratios(error.numpy(), bound.numpy(), 0.0))
-    return np.concatenate(found)
+        collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
+    return np.concatenate(collected)
 
 
 class FeatureDrift(Theorem):
     name = "feature-drift"
     title = "Moved features move predictions no further than this"
-    statement = (
-        "|f − f̂| ≤ min(‖y‖(‖k(x)‖·e/(λ(λ + e)) + d/λ), ‖α*‖(√k̂(x,x)·e/2√λ + d)), where e and d bound the "
-        "drift of K and k(x) with the kernel's Lipschitz constant. Of one support, a query that moves alone "
-        "meets it with the linear kernel, and with the others in the limit of small moves."
+    states = ("kernel-drift", "prediction-drift")
+    measured = (
+        "Features move by random steps of one length. Of one support, a query that moves alone meets "
+        "the bound with the linear kernel, and with the others in the limit of small moves."
     )
     see = "Largest movement of a prediction against the size of the drift, under the bound."
 
@@ -177,7 +175,7 @@ class FeatureDrift(Theorem):
         prompts = 8 if fast else 64
         generator = torch.Generator().manual_seed(seed)
         sizes = np.geomspace(1e-4, 1, 5 if fast else 13)
-        found, lines = [], []
+        collected, lines = [], []
         for name, kernel in KERNELS.items():
             prompt = drawn(kernel, prompts, seed)
             exact = krr(prompt, ridge=RIDGE, kernel=kernel)
@@ -192,20 +190,20 @@ class FeatureDrift(Theorem):
                 other = Prompt(moved(prompt.phi), prompt.y, moved(prompt.phi_query))
                 error = (krr(other, ridge=RIDGE, kernel=kernel) - exact).abs()
                 bound = drift_prediction_bound(prompt, other, ridge=RIDGE, kernel=kernel)
-                found.append(ratios(error.numpy(), bound.numpy(), 1e-9))
+                collected.append(ratios(error.numpy(), bound.numpy(), 1e-9))
                 measured.append(float(error.max()))
                 bounds.append(float(bound.max()))
             lines += [
                 Line(name, sizes.tolist(), measured),
                 Line(f"{name}, bound", sizes.tolist(), bounds, bound=True),
             ]
-        found.append(lone_query())
+        collected.append(lone_query())
         settings = (
             f"3 kernels, {len(sizes)} sizes of drift, {prompts} prompts of 16 supports; one support and a "
             "query that moves alone"
         )
         axes = Axes("drift |φ − φ̂|", "|f − f̂|", log_x=True)
-        return Outcome(settings, np.concatenate(found), lines, axes)
+        return Outcome(settings, np.concatenate(collected), lines, axes)
 
 
 LONE = {
@@ -217,7 +215,7 @@ LONE = {
 
 
 def lone_query() -> np.ndarray:
-    found = []
+    collected = []
     for name, kernel in KERNELS.items():
         support, before, after = torch.tensor(LONE[name], dtype=torch.float64)[:, None, None, None]
         y = torch.ones(1, 1, 1, dtype=torch.float64)
@@ -226,5 +224,5 @@ def lone_query() -> np.ndarray:
             krr(first, ridge=RIDGE, kernel=kernel) - krr(second, ridge=RIDGE, kernel=kernel)
         ).abs()
         bound = drift_prediction_bound(first, second, ridge=RIDGE, kernel=kernel)
-        found.append(ratios(error.numpy(), bound.numpy(), 0.0))
-    return np.concatenate(found)
+        collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
+    return np.concatenate(collected)

@@ -1,0 +1,45 @@
+"""The demo: the picture first, then the tables and the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from ridgeformer.experiments.demonstration import conjugate_gradients as cg
+from ridgeformer.experiments.demonstration.softmax import CASES, softmax
+from ridgeformer.experiments.demonstration.trained import trained
+from ridgeformer.experiments.finding import Figure
+from ridgeformer.experiments.picture import png
+from ridgeformer.experiments.run import Run, check_writable, write_whole
+
+SHOWN = [0, 2, 4, 5, 6, 7]
+"""The columns about softmax that fit a terminal; the page has all."""
+
+
+def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
+    """Draws demo.png, measures the rest, prints tables, writes one page, and returns its path."""
+    run = Run(out, "findings.json", console)
+    picture = Path(out) / "demo.png"
+    check_writable(picture)
+    model = cg.compiled()
+    first = cg.convergence(model, seed, run.track(cg.CONDITIONS))
+    figure = first.figures[0]
+    assert isinstance(figure, Figure)
+    write_whole(picture, png(figure, cg.PROSE.titled("page")["title"]))
+    run.console.print(f"The picture: [bold]{picture}[/bold]", soft_wrap=True)
+    size = cg.sizes(model, seed)
+    layers, width = (int(size.settings[name]) for name in ("layers", "d_model"))
+    run.show({
+        f"CG compiled to a transformer: {layers} layers, width {width}, {cg.PROMPTS} prompts of "
+        f"{cg.SUPPORTS} supports, after {cg.STEPS} steps (seed {seed})": first.tables[0]
+    })  # fmt: skip
+    second = softmax(seed, run.track(CASES, "softmax attention"))
+    behind = f"The same behind softmax attention: {second.prompts} prompts of {second.settings['supports']} supports"
+    run.show({behind: second.tables[0].columns(SHOWN)})
+    (third,) = (trained(seed) for _ in run.track([seed], "trained models"))
+    beside = f"Trained models beside compiled CG: excess risk, {third.prompts} prompts of linear regression, κ from 1 to 100"
+    run.show({beside: third.tables[0]})
+    findings = [first, cg.residual_streams(model, cg.CONDITIONS[1], seed), second, third, size]
+    values = {"seed": seed, "findings": [finding.to_dict() for finding in findings]}
+    return run.write(cg.PROSE.page([f.section() for f in findings], first), values)

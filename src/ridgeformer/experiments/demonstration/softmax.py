@@ -1,0 +1,104 @@
+"""The demo's second part: the same claim with the attention that real models use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ridgeformer.compiler import Exact, Interpolated, SoftmaxAttention, compile, size_report
+from ridgeformer.experiments.demonstration.conjugate_gradients import PROSE, Errors
+from ridgeformer.experiments.finding import Axes, Collector, Figure, Finding, Table
+from ridgeformer.kernels import Exponential, Gaussian, Kernel
+from ridgeformer.models import reference, trajectory
+from ridgeformer.solvers import (
+    Chebyshev,
+    ConjugateGradient,
+    NadarayaWatson,
+    Richardson,
+    Solver,
+    krr,
+    solve,
+)
+from ridgeformer.tasks import KernelDraw, Prompt
+
+PROMPTS, SUPPORTS, MAX_NORM, MAX_TARGET, WIDTH = 32, 32, 1.5, 4.0, 512
+HEADER = [
+    "solver, kernel", "MLP", "layers", "d_model", "vs solver", "certified", "vs KRR", "one head vs KRR",
+]  # fmt: skip
+MEASURES = {
+    "vs solver": "largest difference between the model and its solver",
+    "vs KRR": "largest error of the model after the last step",
+    "one head vs KRR": "largest error of the Nadaraya–Watson smoother",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    title: str
+    solver: Solver
+    kernel: Kernel
+    features: int
+    ridge: float
+    steps: int
+    products: Exact | Interpolated
+
+    def draw(self, seed: int) -> Prompt:
+        """Prompts with targets from the kernel itself, brought inside the domain."""
+        task = KernelDraw(kernel=self.kernel, features=self.features, supports=SUPPORTS, scale=0.6)
+        return task.draw(PROMPTS, seed).inside(MAX_NORM, MAX_TARGET)
+
+
+PLAIN = Interpolated(MAX_TARGET, width=WIDTH)
+CASES = (
+    Case("cg, exponential", ConjugateGradient(), Exponential(2.0), 4, 1.0, 8, Exact()),
+    Case("richardson, Gaussian", Richardson(precondition="row-sum"), Gaussian(0.5), 2, 0.1, 60, PLAIN),
+    Case("chebyshev, Gaussian", Chebyshev(precondition="row-sum"), Gaussian(0.5), 2, 0.1, 60, PLAIN),
+)  # fmt: skip
+
+
+def measure(case: Case, seed: int) -> tuple[Errors, list[str]]:
+    """The errors of one case, and its row of the table."""
+    model = compile(
+        case.solver, features=case.features, steps=case.steps, ridge=case.ridge, kernel=case.kernel,
+        to=SoftmaxAttention(MAX_NORM, SUPPORTS, case.products),
+    )  # fmt: skip
+    prompt = case.draw(seed)
+    exact = krr(prompt, ridge=case.ridge, kernel=case.kernel)
+    smoother = solve(NadarayaWatson(), prompt, steps=1, ridge=case.ridge, kernel=case.kernel).final
+    ours, solver = trajectory(model, prompt), reference(model, prompt)
+    model_error, solver_error = (t.distance(exact).amax(1).numpy() for t in (ours, solver))
+    one_head = float((smoother - exact).abs().max())
+    values = (float(ours.distance(solver).max()), float(model_error[-1]), one_head)
+    numbers = dict(zip(MEASURES, values, strict=True))
+    size, promise = size_report(model), model.certificate.absolute_error
+    row = [
+        case.title,
+        f"{model.transformer.config.mlp} {size['d_mlp']}",
+        str(size["layers"]),
+        str(size["d_model"]),
+        f"{values[0]:.1e}",
+        "round-off" if promise is None else f"{promise:.1e}",
+        f"{values[1]:.1e}",
+        f"{values[2]:.1e}",
+    ]
+    level = np.full(case.steps + 1, one_head)
+    return Errors(model_error, solver_error, level, numbers), row
+
+
+def softmax(seed: int, cases: Iterable[Case]) -> Finding:
+    out, panels, rows = Collector(PROMPTS, seed), [], []
+    axes = Axes("step", "|f_t − f*|, worst query")
+    for case in cases:
+        errors, row = measure(case, seed)
+        for name, value in errors.numbers.items():
+            out.exact(name, case.title, value, steps=case.steps)
+        panels.append(errors.panel(case.title, axes, "one head (Nadaraya–Watson)", "solver"))
+        rows.append(row)
+    settings = {"supports": SUPPORTS, "largest norm": MAX_NORM, "largest target": MAX_TARGET}
+    return Finding(
+        "softmax", seed, PROMPTS, settings, MEASURES, out.numbers,
+        figures=[Figure([panels])], tables=[Table(HEADER, rows)],
+        **PROSE.titled("softmax", width=WIDTH),
+    )  # fmt: skip

@@ -1,0 +1,235 @@
+"""Figures, drawn with plotly from the plain data of a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from math import floor, isfinite, log10
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ridgeformer.experiments.finding import Axes, Figure, Heatmap, Line, Panel
+from ridgeformer.experiments.wording import maths
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure as Drawing
+
+PALETTE = (
+    "#2f5fd0", "#e07b39", "#2a9d8f", "#8e5bd0", "#c23b5a", "#6b7a8f", "#b8860b", "#1b7fa8",
+    "#7a9a01", "#d46fb1", "#a0522d", "#4b5d16", "#9aa5b8", "#5f4b8b",
+)  # fmt: skip
+FONT = {"family": "system-ui, -apple-system, Segoe UI, Roboto, DejaVu Sans, sans-serif", "size": 14}
+WRAPPED = 14
+"""Letters in a line of a case's name: names that fit are not turned."""
+MANY_TICKS = 12
+SIGNED = 1e3
+"""The residual stream is coloured by sign(v)·log10(1 + SIGNED·|v|)."""
+
+
+def draw(figure: Figure | Heatmap) -> Drawing:
+    return draw_heatmap(figure) if isinstance(figure, Heatmap) else draw_panels(figure)
+
+
+def draw_panels(figure: Figure) -> Drawing:
+    """A grid of panels with one legend; emphasised lines come first in it."""
+    from plotly.subplots import make_subplots
+
+    rows = figure.rows
+    titled = [any(panel.title for panel in row) for row in rows]
+    apart = any(titled[1:])  # titles need room between the rows
+    drawing = make_subplots(
+        rows=len(rows), cols=len(rows[0]), shared_yaxes=True, shared_xaxes=not apart,
+        horizontal_spacing=0.04, vertical_spacing=0.16 if apart else 0.07,
+        subplot_titles=[maths(panel.title) for panel in chain(*rows)],
+    )  # fmt: skip
+    places = [x for line in figure.lines for x in line.x]
+    seen: set[str] = set()
+    for number, row in enumerate(rows, start=1):
+        axes = row[0].axes
+        y = vertical(axes, [v for panel in row for line in panel.lines for v in extent(line)])
+        for column, panel in enumerate(row, start=1):
+            at = {"row": number, "col": column}
+            for line, color in coloured(panel):
+                trace = bars if panel.axes.bars else scatter
+                drawing.add_trace(trace(line, color, panel.axes, line.name not in seen), **at)
+                seen.add(line.name)
+            drawing.update_xaxes(horizontal(panel.axes, places), **at)
+            drawing.update_yaxes(y, **at)
+            if number == len(rows) or apart:
+                drawing.update_xaxes(title_text=maths(panel.axes.x), **at)
+        drawing.update_yaxes(title_text=maths(axes.y), row=number, col=1)
+    if figure.guide is not None:
+        add_guide(drawing, *figure.guide, log=rows[0][0].axes.log_x)
+    stacked = rows[0][0].axes.bars == "stacked"
+    style(drawing, 110 + 330 * len(rows), barmode="stack" if stacked else "group", bargap=0.25)
+    if figure.legend == "beside":
+        beside = {"orientation": "v", "x": 1.01, "y": 1.0, "yanchor": "top"}
+        return drawing.update_layout(legend=beside, margin={"t": 40}, height=560)
+    top = 1 + (0.12 if titled[0] else 0.02) / len(rows)
+    margin = {"t": 130 if titled[0] else 70}
+    return drawing.update_layout(legend={"y": top, "yanchor": "bottom"}, margin=margin)
+
+
+def style(drawing: Drawing, height: int, **layout: Any) -> Drawing:
+    return drawing.update_layout(
+        template="plotly_white",
+        height=height,
+        font=FONT,
+        margin={"l": 70, "r": 44, "t": 90, "b": 60},
+        modebar={"orientation": "v"},
+        legend={"orientation": "h", "y": 1.2, "x": 0},
+        **layout,
+    )
+
+
+def extent(line: Line) -> Sequence[float]:
+    """What must be seen of a line; a bound that is empty here has nothing."""
+    return [float(v) for v in line.y if isfinite(v)]
+
+
+def coloured(panel: Panel) -> list[tuple[Line, str]]:
+    """Each line with its colour; that of "a, bound" is the colour of "a", its longest such prefix."""
+    measured = [line.name for line in panel.lines if not line.bound]
+    pairs: list[tuple[Line, str]] = []
+    for line in panel.lines:
+        if not line.x:  # a bound that is empty here
+            continue
+        owners = [name for name in measured if f"{line.name},".startswith(f"{name},")]
+        index = measured.index(max(owners, key=len)) if owners else len(measured)
+        if panel.axes.bars:  # which cannot be dotted
+            index = len(pairs)
+        pairs.append((line, line.color or PALETTE[index % len(PALETTE)]))
+    return pairs
+
+
+def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
+    y, low, high = (
+        None if v is None else np.asarray(v, float) for v in (line.y, line.low, line.high)
+    )
+    assert y is not None
+    exact = [y] if low is None or high is None else [y, low, high]
+    if axes.clip and axes.y_limits is not None:
+        y, low, high = (None if v is None else np.clip(v, *axes.y_limits) for v in (y, low, high))
+    numbers = "%{customdata[0]:.3g}" + " [%{customdata[1]:.3g}, %{customdata[2]:.3g}]" * (
+        len(exact) > 1
+    )
+    marker = {"size": 7, "color": color}
+    if line.mode == "markers":
+        marker |= {"size": 8, "symbol": "circle-open", "line": {"width": 2}}
+    return {
+        "type": "scatter", "x": list(line.x), "y": y, "name": maths(line.name),
+        "legendgroup": line.name, "showlegend": legend, "legendrank": 1 if line.width > Line.width else 1000,
+        "mode": line.mode or ("lines" if line.bound and len(line.x) > 1 else "lines+markers"),
+        "line": {"color": color, "dash": line.dash or ("dot" if line.bound else "solid"), "width": line.width},
+        "marker": marker, "error_y": error_bars(y, low, high),
+        "customdata": np.stack(exact, axis=-1), "hovertemplate": "%{x:.4g}: " + numbers,
+    }  # fmt: skip
+
+
+def bars(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
+    y, low, high = (
+        None if v is None else np.asarray(v, float) for v in (line.y, line.low, line.high)
+    )
+    return {
+        "type": "bar", "x": ["<br>".join(wrap(maths(str(x)), WRAPPED)) for x in line.x], "y": list(line.y),
+        "name": maths(line.name), "marker": {"color": color}, "showlegend": legend,
+        "error_y": error_bars(y, low, high), "hovertemplate": "%{x}: %{y:.3g}",
+    }  # fmt: skip
+
+
+def error_bars(y: Any, low: Any, high: Any) -> dict[str, Any] | None:
+    if low is None or high is None:
+        return None
+    ends = {"array": high - y, "arrayminus": y - low}
+    return {"type": "data", "thickness": 1.5, "width": 4, **ends}
+
+
+def horizontal(axes: Axes, places: Sequence[Any]) -> dict[str, Any]:
+    if any(isinstance(x, str) for x in places) or axes.bars:
+        return {"type": "category"}
+    ticks = axes.x_ticks
+    steps = sorted({float(x) for x in places})
+    if (
+        ticks is None
+        and not axes.log_x
+        and len(steps) <= MANY_TICKS
+        and all(s == int(s) for s in steps)
+    ):
+        ticks = steps
+    return scale([float(x) for x in places], axes.log_x, ticks, None)
+
+
+def vertical(axes: Axes, heights: Sequence[float]) -> dict[str, Any]:
+    limits = axes.y_limits
+    if limits is None and axes.bars and axes.log_y:
+        # Bars have no foot on a logarithmic axis: it is put below the smallest.
+        below = 30 if max(heights) > 1e3 * min(heights) else 2
+        limits = (min(heights) / below, 2 * max(heights))
+    return scale(heights, axes.log_y, axes.y_ticks, limits)
+
+
+def scale(
+    values: Sequence[float], log: bool, ticks: Sequence[float] | None, limits: tuple[float, float] | None
+) -> dict[str, Any]:  # fmt: skip
+    """Linear or logarithmic, with several ticks, and not more than fit."""
+    layout: dict[str, Any] = {"type": "log" if log else "linear"}
+    if limits is not None:
+        ends = np.log10(limits) if log else np.array(limits, float)
+        margin = 0.03 * (ends[1] - ends[0])
+        layout["range"] = [ends[0] - margin, ends[1] + margin]
+    positive = [v for v in values if v > 0]
+    if log and ticks is None and positive:
+        low, high = limits or (min(positive), max(positive))
+        span = log10(high / low)
+        if span >= 2:
+            return layout | {"exponentformat": "power", "dtick": max(1, round(span / 8))}
+        decades = range(floor(log10(low)), floor(log10(high)) + 1)
+        ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+        ticks = [t for t in ticks if low / 2 < t < 2 * high]
+    if ticks is not None:
+        layout |= {"tickvals": list(ticks), "ticktext": [f"{t:g}" for t in ticks]}
+    return layout
+
+
+def add_guide(drawing: Drawing, x: float, text: str, log: bool) -> None:
+    drawing.add_vline(x=x, line={"color": "#8a93a3", "dash": "dot"})
+    drawing.add_annotation(
+        x=log10(x) if log else x, y=1, yref="paper", text=text, showarrow=False, xanchor="left",
+        yanchor="top", font={"color": "#5b6577", "size": 12},
+    )  # fmt: skip
+
+
+def draw_heatmap(figure: Heatmap) -> Drawing:
+    """Channels by layers, one panel per token; colour is the value on a signed logarithmic scale."""
+    from plotly.subplots import make_subplots
+
+    heights = [len(s.channels) for s in figure.streams]
+    drawing = make_subplots(
+        rows=len(heights), shared_xaxes=True, vertical_spacing=0.07, row_heights=heights,
+        subplot_titles=[s.title for s in figure.streams],
+    )  # fmt: skip
+    for row, stream in enumerate(figure.streams, start=1):
+        values = stream.values.T
+        coloured = np.sign(values) * np.log10(1 + SIGNED * np.abs(values))
+        drawing.add_heatmap(
+            z=np.where(values == 0, np.nan, coloured), x=list(figure.layers), y=list(stream.channels),
+            text=[[f"{v:.4g}" for v in channel] for channel in values], coloraxis="coloraxis",
+            hovertemplate="%{y}, layer %{x}: %{text}<extra></extra>", row=row, col=1,
+        )  # fmt: skip
+        drawing.update_yaxes(autorange="reversed", tickfont={"size": 12}, row=row, col=1)
+        for layer in figure.marks:
+            dotted = {"color": "#5b6577", "width": 1, "dash": "dot"}
+            drawing.add_vline(x=layer, line=dotted, row=row, col=1)
+    for layer, label in figure.marks.items():
+        drawing.add_annotation(
+            x=layer, y=1.0, yref="paper", yshift=46, text=maths(label), showarrow=False, font={"size": 12}
+        )  # fmt: skip
+    drawing.update_xaxes(title_text="layer", row=len(heights), col=1)
+    ticks = [-4, -2, 0, 2, 4]
+    labels = [f"{np.sign(t) * (10 ** abs(t) - 1) / SIGNED:.3g}" for t in ticks]
+    bar = {"title": "value", "tickvals": ticks, "ticktext": labels, "len": 0.6}
+    colours = {"colorscale": "RdBu_r", "cmid": 0, "cmin": -4, "cmax": 4, "colorbar": bar}
+    drawing.update_layout(coloraxis=colours)
+    return style(drawing, 120 + 24 * sum(heights), plot_bgcolor="#eef1f5")

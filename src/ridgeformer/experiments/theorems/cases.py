@@ -1,0 +1,145 @@
+"""Cases: a solver with a kernel and a target, on which the general theorems are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+import torch
+
+from ridgeformer.compiler import (
+    CompiledModel,
+    Interpolated,
+    LinearAttention,
+    SoftmaxAttention,
+    compile,
+)
+from ridgeformer.compiler.catalogue import MAX_NORM, MAX_TARGET, attempts
+from ridgeformer.compiler.targets import Target
+from ridgeformer.kernels import KERNELS, Kernel, Linear
+from ridgeformer.models.reference import interval_of
+from ridgeformer.solvers import SOLVERS, Solver, kernel_eigenvalues, make_solver, solve
+from ridgeformer.solvers.machine import Interval
+from ridgeformer.tasks import Prompt
+from ridgeformer.types import Refusal
+
+MAX_SUPPORTS = 12
+"""How many supports a prompt has, unless its target serves fewer."""
+
+
+def ball(generator: torch.Generator, radius: float, *shape: int) -> torch.Tensor:
+    """Points in a ball, half of them on its surface."""
+    x = torch.randn(*shape, generator=generator, dtype=torch.float64)
+    length = (
+        torch.rand(*shape[:-1], 1, generator=generator, dtype=torch.float64).mul(2).clamp(max=1)
+    )
+    unit: torch.Tensor = x / x.norm(dim=-1, keepdim=True)
+    return radius * length * unit
+
+
+@dataclass
+class Case:
+    """One solver with its kernel, and the target that it is compiled to, if any."""
+
+    solver: Solver
+    kernel: Kernel = field(default_factory=Linear)
+    to: Target | None = None
+    features: int = 4
+    ridge: float = 1.0
+    steps: int = 4
+    models: dict[tuple[int, int, int], CompiledModel] = field(default_factory=dict, repr=False)
+
+    @property
+    def label(self) -> str:
+        parts = [self.solver.name]
+        if self.solver.precondition != "none":
+            parts.append(self.solver.precondition)
+        parts.append(self.kernel.label)
+        match self.to:
+            case LinearAttention(causal=causal):
+                parts.append("causal linear attention" if causal else "linear attention")
+            case SoftmaxAttention():
+                parts.append("softmax attention")
+        return ", ".join(parts)
+
+    def model(
+        self, *, features: int | None = None, outputs: int = 1, steps: int | None = None
+    ) -> CompiledModel:
+        """The compiled model, which is kept for the next theorem."""
+        if self.to is None:
+            raise Refusal("Nothing is compiled without a target: give `to`.")
+        key = features or self.features, outputs, steps or self.steps
+        if key not in self.models:
+            smooths = self.solver.smooths  # which takes one step, and no ridge
+            self.models[key] = compile(
+                self.solver,
+                features=key[0],
+                outputs=outputs,
+                steps=1 if smooths else key[2],
+                ridge=None if smooths else self.ridge,
+                kernel=self.kernel,
+                to=self.to,
+            )
+        return self.models[key]
+
+    def interval(self) -> Interval | None:
+        """What the solver is tuned to: as the compiled model is, or, without a target, by the prompts."""
+        if self.to is None or self.solver.smooths:
+            return self.solver.interval
+        return self.solver.interval or interval_of(self.model())
+
+    def prompts(self, count: int, seed: int, supports: int = MAX_SUPPORTS) -> Prompt:
+        """Prompts inside the target's domain; each support is a query too, beside two new points."""
+        radius, most, target, top = MAX_NORM, supports, MAX_TARGET, inf
+        match self.to:
+            case LinearAttention(max_eigenvalue=limit):
+                top = limit
+            case SoftmaxAttention(max_norm=norm, max_supports=fewer, products=products):
+                radius, most = norm or radius, min(supports, fewer or supports)
+                if isinstance(products, Interpolated):
+                    target = products.max_target
+        generator = torch.Generator().manual_seed(seed)
+        points = ball(generator, radius, count, most + 2, self.features)
+        y = torch.randn(count, most, 1, generator=generator, dtype=torch.float64)
+        y = y.clamp(-target, target)
+        for _ in range(60):
+            prompt = Prompt(points[:, :most], y, points)
+            if float(kernel_eigenvalues(prompt, self.kernel).max()) <= top:
+                return prompt
+            points = 0.8 * points
+        raise Refusal(
+            f"{most} supports of the {self.kernel.name} kernel have eigenvalues above `max_eigenvalue` = "
+            f"{top:g} however short their features are: raise it."
+        )
+
+
+def registered_solvers() -> Iterator[Solver]:
+    """Each registered solver with each of its preconditioners."""
+    for name, kind in SOLVERS.items():
+        for precondition in kind.preconditioners:
+            yield make_solver(name, precondition)
+
+
+def numeric_cases(steps: int) -> list[Case]:
+    """Each registered solver with each kernel that it takes, without a target."""
+    cases = []
+    for solver in registered_solvers():
+        for kernel in (example for kind in KERNELS.values() for example in kind.examples()):
+            case = Case(solver, kernel, steps=steps)
+            try:
+                prompt = case.prompts(4, seed=0)
+                solve(solver, prompt, steps=1, ridge=case.ridge, kernel=kernel)
+            except Refusal:
+                continue
+            cases.append(case)
+    return cases
+
+
+def compiled_cases(fast: bool) -> list[Case]:
+    """Everything in the catalogue that compiles; if fast, one in three."""
+    compiled = [tried for tried in attempts() if tried.model is not None]
+    return [
+        Case(tried.entry.solver, tried.entry.kernel, tried.entry.target)
+        for tried in compiled[:: 3 if fast else 1]
+    ]

@@ -1,0 +1,107 @@
+"""The general theorems on one solver, ours or the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from ridgeformer.compiler.targets import Target
+from ridgeformer.experiments.finding import Finding
+from ridgeformer.experiments.run import Run, terminal_table
+from ridgeformer.experiments.theorems.base import Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import Case
+from ridgeformer.experiments.theorems.general import (
+    CompiledIsSolver,
+    GeneralTheorem,
+    InexactFixed,
+    PolynomialRate,
+    SizeLaw,
+)
+from ridgeformer.experiments.theorems.page import summary, verify_page
+from ridgeformer.experiments.theorems.run import results
+from ridgeformer.experiments.theorems.structure import Masking
+from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.solvers import Solver
+
+GENERAL: tuple[GeneralTheorem, ...] = (
+    CompiledIsSolver(),
+    PolynomialRate(),
+    InexactFixed(),
+    Masking(),
+    SizeLaw(),
+)
+
+
+class OnOneCase(Theorem):
+    """A general theorem, measured on one case alone, where its bound need not be met."""
+
+    attained = 0.0
+
+    def __init__(self, theorem: GeneralTheorem, case: Case) -> None:
+        self.theorem, self.case = theorem, case
+        self.name, self.title, self.see = theorem.name, theorem.title, theorem.see
+        self.states, self.measured, self.equality = (
+            theorem.states,
+            theorem.measured,
+            theorem.equality,
+        )
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        return self.theorem.measure_on(self.case, seed, fast)
+
+
+@dataclass(frozen=True)
+class SolverReport:
+    """What the general theorems say of one solver. It prints as a table."""
+
+    label: str
+    findings: tuple[Finding, ...]
+    inapplicable: Mapping[str, str]
+    """The theorems that say nothing about the solver, each with the reason."""
+
+    @property
+    def holds(self) -> bool:
+        return all(finding.holds for finding in self.findings)
+
+    def __str__(self) -> str:
+        console = Console(width=100, color_system=None)
+        with console.capture() as printed:
+            console.print(terminal_table(self.label, summary(self.findings)))
+            for name, reason in self.inapplicable.items():
+                console.print(f"{name} does not apply. {reason}")
+        return printed.get().rstrip()
+
+
+def verify_solver(
+    solver: Solver,
+    *,
+    kernel: Kernel | None = None,
+    to: Target | None = None,
+    features: int = 4,
+    steps: int = 4,
+    ridge: float = 1.0,
+    seed: int = 0,
+    fast: bool = False,
+    out: str | Path | None = None,
+) -> SolverReport:
+    """Measures every general theorem on one solver; those that do not apply are named with the reason.
+
+    Without a target `to`, nothing is compiled and only what concerns the numerics is measured. `out`
+    is a directory for the page with statements and figures. A violated bound is in the report, not an
+    exception.
+    """
+    case = Case(solver, kernel or Linear(), to, features, ridge, steps)
+    reasons = {theorem.name: theorem.inapplicable(case) for theorem in GENERAL}
+    run = None if out is None else Run(out, "results.json", Console(quiet=True))
+    findings = tuple(
+        OnOneCase(theorem, case).verify(seed, fast)
+        for theorem in GENERAL
+        if reasons[theorem.name] is None
+    )
+    if run is not None:
+        run.write(verify_page(findings, seed, fast), results(findings, seed, fast))
+    named = {name: reason for name, reason in reasons.items() if reason is not None}
+    return SolverReport(case.label, findings, named)

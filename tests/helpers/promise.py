@@ -1,0 +1,101 @@
+"""What a certificate promises on given prompts, and how much of that a model uses up.
+
+The one place that says what the solver's own round-off is; docs/format.md says it in words.
+"""
+
+import numpy as np
+import torch
+from textbook import feature_predictions
+
+from ridgeformer.kernels import kernel_from
+from ridgeformer.models import reference
+from ridgeformer.tasks import Prompt
+
+RUNS = 8
+
+
+def excess(found, textbook, prompt, ridge, dtype=np.float64, relative=1e-9, factor=100):
+    """Distance of predictions to the textbook's in extended precision, over what is allowed, per step
+    and prompt; `textbook(prompt, ridge, steps, dtype)` computes in that precision."""
+    steps = len(found) - 1
+    exact = textbook(prompt, ridge, steps, np.longdouble)
+    own = own_round_off(lambda p: textbook(p, ridge, steps, dtype), prompt, exact)
+    return over_allowed(found, exact, own, relative, factor)
+
+
+def excess_of(model, prompt, found):
+    """The same against the solver itself, over what the model's certificate allows.
+
+    The solver runs in the model's precision for its round-off, and in float64 on the same numbers
+    for comparison.
+    """
+    certificate = model.certificate
+    exact = solution(model, prompt.to(torch.float64))
+    if certificate.absolute_error is not None:
+        return largest(found - exact) / certificate.absolute_error
+    own = own_round_off(lambda p: solution(model, p), prompt, exact)
+    relative, factor = certificate.relative_error, certificate.round_off_factor
+    return over_allowed(found, exact, own, relative, factor, largest_terms(model, prompt))
+
+
+def solution(model, prompt):
+    """The solver's predictions, in the precision of the prompt."""
+    certificate = model.certificate
+    if certificate.space == "feature" and certificate.solver == "cg":
+        # In feature space CG has iterates of its own.
+        features = kernel_from(certificate.kernel).dot_product(prompt.features)
+        prompt = Prompt(features(prompt.phi), prompt.y, features(prompt.phi_query))
+        dtype = prompt.phi.numpy().dtype.type
+        return feature_predictions(prompt, certificate.ridge, certificate.steps, dtype)
+    return reference(model, prompt).predictions.numpy()
+
+
+def largest_terms(model, prompt):
+    """What pairs of softmax heads round dot products to: the domain's largest, times Σ|α_i|."""
+    certificate = model.certificate
+    kernel = kernel_from(certificate.kernel)
+    if certificate.attention != "softmax" or kernel.dot_product(prompt.features) is None:
+        return 0.0
+    alpha = reference(model, prompt.to(torch.float64), states=True).states["alpha"]
+    sums = alpha.abs().sum(2).amax((0, 2))
+    return kernel.range(certificate.max_norm).most * sums.numpy()
+
+
+def over_allowed(found, exact, own, relative, factor, least_scale=0.0):
+    """Distance over what is allowed: `relative` times the largest prediction, or `factor` times the
+    solver's own round-off, whichever is larger."""
+    distance = largest(found - exact).astype(float)
+    scale = np.maximum(np.abs(exact).max(axis=(0, 2, 3)), least_scale)
+    allowed = np.maximum(relative * scale, factor * own).astype(float)
+    no_room = np.where(distance > 0, np.inf, 0.0)  # what is exactly 0 must be so in the model
+    return np.divide(distance, allowed, out=no_room, where=allowed > 0)
+
+
+def own_round_off(run, prompt, exact):
+    """How far the solver, in the precision of the prompt, strays from exact arithmetic up to each step.
+
+    One run can be exact by luck, and a CPU that adds in another order has other luck. So this is the
+    largest distance of eight runs, which rounding alone tells apart: on the prompt, and on seven that
+    have the supports in another order and every number kept or moved to one of its two neighbours in
+    the same precision.
+    """
+    rng = np.random.default_rng(0)
+    prompts = [prompt, *(jittered(prompt, rng) for _ in range(RUNS - 1))]
+    distances = [largest(run(one) - exact) for one in prompts]
+    return np.maximum.accumulate(np.max(distances, axis=0))
+
+
+def jittered(prompt, rng):
+    order = rng.permutation(prompt.supports)
+
+    def moved(x):
+        x = x.numpy()
+        towards = np.choose(rng.integers(3, size=x.shape), [-np.inf, x, np.inf]).astype(x.dtype)
+        return torch.from_numpy(np.nextafter(x, towards))
+
+    return Prompt(moved(prompt.phi[:, order]), moved(prompt.y[:, order]), moved(prompt.phi_query))
+
+
+def largest(difference):
+    """By step and prompt, over queries and outputs."""
+    return np.abs(difference).max(axis=(2, 3))

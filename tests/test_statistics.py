@@ -1,0 +1,51 @@
+"""Bootstrap estimates: paired, and defined only where every resample is."""
+
+import pytest
+import torch
+
+from ridgeformer.statistics import estimate, estimate_of, r_squared, slope
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_the_same_seed_takes_the_same_resamples():
+    """The interval of a sum is exact only if both terms are resampled together."""
+    values = draw(40)
+    first, again, other = estimate(values, 3), estimate(values, 3), estimate(values, 4)
+    assert first == again
+    assert (first.low, first.high) != (other.low, other.high)
+    shifted = estimate(values + 5, 3)
+    assert shifted.low - first.low == pytest.approx(5, abs=1e-12)
+    assert shifted.high - first.high == pytest.approx(5, abs=1e-12)
+    pair = torch.stack([values, 5 - values], 1)
+    total = estimate_of(pair, lambda means: means.sum(-1), 3)
+    assert total.low == pytest.approx(5, abs=1e-12)
+    assert total.high == pytest.approx(5, abs=1e-12)
+
+
+def test_prompts_without_a_value_do_not_count():
+    values = draw(30)
+    some = torch.cat([values, torch.full((5,), torch.nan, dtype=torch.float64)])
+    assert estimate(some, 0) == estimate(values, 0)
+    assert estimate(some, 0).prompts == 30
+
+
+def test_one_prompt_has_no_width_and_infinity_no_estimate():
+    one = estimate(torch.tensor([2.5]), 0)
+    assert (one.low, one.mean, one.high, one.prompts) == (2.5, 2.5, 2.5, 1)
+    equal = estimate(torch.full((7,), 0.1), 0)
+    assert equal.low <= equal.mean <= equal.high
+    assert estimate(torch.tensor([1.0, torch.inf, 2.0]), 0).mean is None
+    rarely = draw(200).clamp(max=2.0)
+    assert estimate_of(rarely, lambda m: (m - rarely.mean() + 0.01).log(), 0).mean is None
+
+
+def test_of_has_one_number_for_each_resample():
+    x, y = torch.arange(5.0).double(), draw(60, 5)
+    assert estimate_of(y, lambda m: slope(x, m), 0).prompts == 60
+    line = torch.stack([2 * x + 1, torch.ones_like(x)])
+    assert slope(x, line)[0].item() == pytest.approx(2)
+    assert r_squared(x, line)[0].item() == pytest.approx(1)
+    assert r_squared(x, line)[1].isnan()  # a constant has no variance to explain
