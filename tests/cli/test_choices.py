@@ -1,6 +1,6 @@
 """Options are the fields of targets, kernels and solvers; what means nothing cannot be said."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import get_args, get_type_hints
 
@@ -39,7 +39,8 @@ def test_every_field_of_a_target_is_an_option_with_its_help():
     assert [f.name for f in plain_fields(rf.LinearAttention)] == ["max_eigenvalue", "causal"]
     for cls in PARTS:
         for field in plain_fields(cls):
-            assert choices.flag_of(field.name) in flags, field.name
+            name = choices.RENAMED.get((cls, field.name), field.name)
+            assert choices.flag_of(name) in flags, field.name
             assert field.metadata["help"].endswith("."), field.name
 
 
@@ -150,10 +151,10 @@ def test_options_reach_the_kernel_and_the_solver(tmp_path):
             ["cg", "--attention", "softmax", "--mlp", "reglu", "--causal"],
             "--causal is not an option of softmax attention: leave it out, or use --attention linear.",
         ),
-        (["cg"], "--max-eigenvalue is needed with linear attention: A bound on λ_max(K)"),
+        (["cg"], "--max-eigenvalue is needed with linear attention: a bound on λ_max(K)"),
         (
             ["gd", "--attention", "softmax", "--kernel", "gaussian", "--tolerance", "1"],
-            "--max-target is needed with softmax attention and --mlp relu: A bound on |y|.",
+            "--max-target is needed with softmax attention and --mlp relu: a bound on |y|.",
         ),
         (["cg", "--kernel", "gausian"], "There is no kernel 'gausian': did you mean gaussian?"),
     ],
@@ -185,6 +186,16 @@ def test_what_a_solver_says_of_itself_may_be_repeated():
     choices.check({"precondition": "none"}, choices.chosen_solver("gd"))
     with pytest.raises(Refusal, match="--precondition is not an option of gd"):
         choices.check({"precondition": "jacobi"}, choices.chosen_solver("gd"))
+
+
+def test_a_field_of_the_user_keeps_its_name():
+    @dataclass(frozen=True)
+    class Mine(rf.Kernel):
+        width: float = 1.0
+
+    mine = choices.Choice({"kernel": "mine"}, (Mine,))
+    assert list(mine.options()) == ["width"]
+    assert choices.build(Mine, "the kernel", {"width": 2.0, "mlp_width": 8}) == Mine(2.0)
 
 
 def test_types_that_words_cannot_give_are_no_options():

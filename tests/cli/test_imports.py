@@ -36,11 +36,38 @@ class Damped(rf.Solver):
         return State(m.bound(alpha, lambda: 2 * m.solution_norm(), "the step is a contraction"))
 """
 
+KERNEL = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import ridgeformer as rf
+
+
+@rf.register
+@dataclass(frozen=True)
+class Laplace(rf.Kernel):
+    width: float = 1.0
+    name = "laplace"
+
+    def __post_init__(self):
+        if self.width <= 0:
+            raise rf.Refusal(f"`width` must be positive, got {self.width}.")
+
+    def __call__(self, a, b):
+        return (-torch.cdist(a, b, p=1.0) / self.width).exp()
+
+    def diagonal(self, a):
+        return torch.ones_like(a[..., :1])
+"""
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     directory = tmp_path_factory.mktemp("home")
     (directory / "my_solver.py").write_text(SOLVER)
+    (directory / "my_kernel.py").write_text(KERNEL)
     (directory / "steps.py").write_text("HALF = 0.5\n")  # beside the file, and imported by it
     PrescribedSpectrum(features=3, condition=10).draw(4, seed=0).save(directory / "p.npz")
     return directory
@@ -72,6 +99,21 @@ def test_options_of_an_imported_solver_are_in_the_help_and_refused_elsewhere(hom
     command = ["solve", "cg", home / "p.npz", "--steps", "1", "--ridge", "1", "--damping", "1"]
     sentence = "--damping is not an option of cg: leave it out, or use damped."
     refused(cli(*own, *command, "--out", tmp_path / "o.npz"), sentence)
+
+
+def test_a_kernel_from_a_file_solves_and_is_refused_where_it_cannot_be_compiled(home, tmp_path):
+    own = ["--import", home / "my_kernel.py"]
+    room = ["--steps", "40", "--ridge", "0.5", "--kernel", "laplace", "--width"]
+    for solver in ("krr", "cg"):
+        out = ["--out", tmp_path / f"{solver}.npz"]
+        result = cli(*own, "solve", solver, home / "p.npz", *room, "2", *out)
+        assert result.returncode == 0, result.stderr
+    exact, solved = (np.load(tmp_path / f"{solver}.npz") for solver in ("krr", "cg"))
+    np.testing.assert_allclose(solved["prediction"], exact["prediction"], atol=1e-9)
+    target = ["--features", "3", "--max-eigenvalue", "9", "--out", tmp_path / "m"]
+    refused(cli(*own, "compile", "cg", *room, "2", *target), "laplace")
+    # The parameter of the kernel is named as its own option, although an MLP has a width too.
+    refused(cli(*own, "compile", "cg", *room, "-1", *target), "--width must be positive, got -1.0.")
 
 
 def test_an_imported_name_is_suggested(home, tmp_path):

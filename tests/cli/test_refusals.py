@@ -22,6 +22,11 @@ FLAGS = {
     [
         ("`max_eigenvalue` is needed", "--max-eigenvalue is needed"),
         ("raise `width`", "raise --mlp-width"),
+        ("leave `products` and `dot_products` out", "leave --mlp and --heads out"),
+        (
+            "`products=Interpolated(max_target=…, tolerance=…)`",
+            "--mlp relu --max-target --tolerance",
+        ),
         ("another `directory`, or `force=True`", "another --out, or --force"),
         ("another `folder`", "another --out"),
         ("give `tasks`", "give --task"),

@@ -6,9 +6,10 @@ whose classes have no such field refuses the option, so that nothing is said in 
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -16,12 +17,14 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from typer import Option
 
 from ridgeformer.cli.files import read_matrix
-from ridgeformer.cli.refusals import OPTION_OF
 from ridgeformer.compiler import Exact, HeadPairs, Interpolated, LinearAttention, SoftmaxAttention
 from ridgeformer.kernels import KERNELS, Kernel
 from ridgeformer.solvers import SOLVERS, Solver
 from ridgeformer.solvers import make_solver as solver_by_name
 from ridgeformer.types import Refusal
+
+RENAMED: dict[tuple[type, str], str] = {(Interpolated, "width"): "mlp_width"}
+"""Fields whose option has another name."""
 
 PHRASES = {
     "attention": "{} attention", "mlp": "the {} MLP", "kernel": "the {} kernel", "solver": "{}",
@@ -39,9 +42,7 @@ class Choice:
     def options(self) -> dict[str, tuple[Field[Any], Any]]:
         """By name, the fields that words can give, with the type of the option."""
         return {
-            OPTION_OF.get(field.name, field.name): (field, kind)
-            for cls in self.classes
-            for field, kind in options_of(cls)
+            name: (field, kind) for cls in self.classes for name, field, kind in options_of(cls)
         }
 
     def changes(self, other: Choice) -> list[str]:
@@ -68,15 +69,15 @@ def solver_choices() -> list[Choice]:
     return [Choice({"solver": name}, (cls,)) for name, cls in SOLVERS.items()]
 
 
-def options_of(cls: type) -> Iterator[tuple[Field[Any], Any]]:
-    """The fields of a dataclass that words can give, with the type of the option."""
+def options_of(cls: type) -> Iterator[tuple[str, Field[Any], Any]]:
+    """The fields of a dataclass that words can give, with the name and the type of the option."""
     if not is_dataclass(cls):
         return
     hints = get_type_hints(cls)
     for field in fields(cls):
         kind = type_of_option(hints[field.name])
         if field.init and kind is not None:
-            yield field, kind
+            yield RENAMED.get((cls, field.name), field.name), field, kind
 
 
 def type_of_option(hint: Any) -> Any:
@@ -129,7 +130,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def flag_of(name: str) -> str:
-    return "--" + OPTION_OF.get(name, name).replace("_", "-")
+    return "--" + name.replace("_", "-")
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -179,8 +180,7 @@ def chosen_target(attention: str, mlp: str) -> tuple[Choice, list[Choice]]:
 
 def fields_of(cls: type, options: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the class that were given."""
-    names = {field.name: OPTION_OF.get(field.name, field.name) for field, _ in options_of(cls)}
-    return {field: options[name] for field, name in names.items() if name in options}
+    return {f.name: options[name] for name, f, _ in options_of(cls) if name in options}
 
 
 def build(cls: type, where: str, options: Mapping[str, Any], **others: Any) -> Any:
@@ -189,7 +189,9 @@ def build(cls: type, where: str, options: Mapping[str, Any], **others: Any) -> A
     for field in fields(cls):
         needed = field.init and field.default is MISSING and field.default_factory is MISSING
         if needed and field.name not in values:
-            raise Refusal(f"{flag_of(field.name)} is needed with {where}: {help_of(field)}")
+            name = RENAMED.get((cls, field.name), field.name)
+            about = re.sub("^(A|An|The) ", lambda word: word[0].lower(), help_of(field))
+            raise Refusal(f"{flag_of(name)} is needed with {where}: {about}")
     return cls(**values)
 
 
@@ -229,7 +231,4 @@ def make_kernel(name: str, options: Mapping[str, Any]) -> Kernel:
 
 def make_solver(name: str, options: Mapping[str, Any]) -> Solver:
     """The solver with the options that it has."""
-    values = fields_of(SOLVERS.find(name), options)
-    common = {n: values.pop(n) for n in ("precondition", "interval") if n in values}
-    solver: Any = solver_by_name(name, **common)
-    return replace(solver, **values)  # type: ignore[no-any-return]
+    return solver_by_name(name, **fields_of(SOLVERS.find(name), options))

@@ -17,6 +17,8 @@ from ridgeformer.types import Refusal
 
 OPTION_OF = {
     "width": "mlp_width",
+    "products": "mlp",
+    "dot_products": "heads",
     "directory": "out",
     "folder": "out",
     "tasks": "task",
@@ -117,7 +119,7 @@ class Words:
         raise KeyError(name)
 
     def flag(self, name: str) -> str:
-        option = OPTION_OF.get(name, name)
+        option = name if name in self.flags else OPTION_OF[name]
         if option not in self.flags:
             raise KeyError(name)
         return "--" + option.replace("_", "-")
