@@ -5,7 +5,7 @@ from math import exp, log, tanh
 import numpy as np
 import pytest
 import torch
-from theorem_cases import diagonal_prompt, largest_ratio
+from theorem_cases import diagonal_prompt, largest_ratio, plant
 
 from ridgeformer.compiler import LinearAttention, compile
 from ridgeformer.experiments.theorems import THEOREMS, Verdict
@@ -13,7 +13,8 @@ from ridgeformer.experiments.theorems import hard as hard_prompts
 from ridgeformer.experiments.theorems import knobs as knob_checks
 from ridgeformer.experiments.theorems import knobs_of_data as data_checks
 from ridgeformer.experiments.theorems import softmax as softmax_checks
-from ridgeformer.experiments.theorems.hard import both_sides, hard_for_krylov, prompt_of_modes
+from ridgeformer.experiments.theorems.base import both_sides
+from ridgeformer.experiments.theorems.hard import hard_for_krylov, prompt_of_modes
 from ridgeformer.kernels import Exponential
 from ridgeformer.solvers import (
     Chebyshev,
@@ -328,7 +329,7 @@ PLANTED = [
 
 @pytest.mark.parametrize(("name", "module", "attribute", "wrong"), PLANTED)
 def test_a_planted_error_is_found(monkeypatch, name, module, attribute, wrong):
-    monkeypatch.setattr(module, attribute, wrong(getattr(module, attribute)))
+    plant(monkeypatch, module, attribute, wrong)
     verdict = Verdict(THEOREMS[name], THEOREMS[name].measure(0, True))
     assert verdict.violated
 

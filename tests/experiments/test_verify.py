@@ -5,9 +5,11 @@ import sys
 
 import numpy as np
 import pytest
+from theorem_cases import plant
 
 from ridgeformer.analysis import probes
 from ridgeformer.experiments.theorems import THEOREMS, Verdict
+from ridgeformer.experiments.theorems import base as base_checks
 from ridgeformer.experiments.theorems import depth as depth_checks
 from ridgeformer.experiments.theorems import general as general_checks
 from ridgeformer.experiments.theorems import heads as head_checks
@@ -81,14 +83,14 @@ PLANTED = [
     ("effective-dimension", width_checks, "eigenvalue_bound", lambda f: lambda *a, **k: f(*a, **k) / 3),
     ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("feature-drift", width_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
-    ("temperature", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
+    ("temperature", base_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
     ("sizes", size_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
     ("sizes", size_checks, "cg_linear_size", lambda f: lambda *a: more(f(*a), n_layers=1)),
     ("sizes", size_checks, "cg_softmax_size", lambda f: lambda *a: more(f(*a), d_model=-1)),
     ("sizes", size_checks, "semi_iteration_size", lambda f: lambda p, r, t, **k: more(f(p, r, t, **k), d_mlp=r == 2)),
     ("size-law", general_checks, "parameters_of", lambda f: lambda *a: (f(*a)[0], f(*a)[1] + 1)),
     ("sizes", size_checks, "parameters", lambda f: lambda *a, **k: f(*a, **k) + 1),
-    ("interpolated-products", softmax_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 10, z)),
+    ("interpolated-products", base_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 10, z)),
     ("dot-products", softmax_checks, "dot_product_bound", lambda f: lambda *a, **k: f(*a, **k) / 4),
     ("normaliser", softmax_checks, "normaliser_round_off", lambda f: lambda *a, **k: f(*a, **k) / 1000),
     ("row-sum-spectrum", softmax_checks, "row_sum_spectrum_bound", lambda f: lambda *a, **k: (2 * f(*a, **k)[0], f(*a, **k)[1])),
@@ -101,7 +103,7 @@ PLANTED = [
 
 @pytest.mark.parametrize(("name", "module", "attribute", "wrong"), PLANTED)
 def test_a_planted_error_is_named(monkeypatch, name, module, attribute, wrong):
-    monkeypatch.setattr(module, attribute, wrong(getattr(module, attribute)))
+    plant(monkeypatch, module, attribute, wrong)
     verdict = Verdict(THEOREMS[name], THEOREMS[name].measure(0, True))
     assert not verdict.holds
 

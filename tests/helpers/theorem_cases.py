@@ -26,6 +26,12 @@ def largest_ratio(measured, bound, size=0.0):
     return ratio
 
 
+def plant(monkeypatch, module, attribute, wrong):
+    """Makes something wrong where a theorem's module looks it up: in itself, or else in `theory`."""
+    owner = module if hasattr(module, attribute) else module.theory
+    monkeypatch.setattr(owner, attribute, wrong(getattr(owner, attribute)))
+
+
 def diagonal_prompt(eigenvalues, ridge, y, query):
     """K + λI diagonal with these eigenvalues, and a query whose k(x) is given."""
     root = (torch.as_tensor(eigenvalues, dtype=torch.float64) - ridge).sqrt()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy_executor import run
-from theorem_cases import largest_ratio
+from theorem_cases import largest_ratio, plant
 
 from ridgeformer import theory
 from ridgeformer.compiler import (
@@ -279,7 +279,7 @@ PLANTED = [
 
 @pytest.mark.parametrize(("name", "attribute", "wrong"), PLANTED)
 def test_a_planted_error_is_named(monkeypatch, name, attribute, wrong):
-    monkeypatch.setattr(narrow, attribute, wrong(getattr(narrow, attribute)))
+    plant(monkeypatch, narrow, attribute, wrong)
     verdict = Verdict(THEOREMS[name], THEOREMS[name].measure(0, True))
     assert not verdict.holds
 

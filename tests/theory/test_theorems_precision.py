@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from theorem_cases import diagonal_prompt, largest_ratio
+from theorem_cases import diagonal_prompt, largest_ratio, plant
 
 from ridgeformer import theory
 from ridgeformer.experiments.theorems import (
@@ -14,6 +14,7 @@ from ridgeformer.experiments.theorems import (
     preconditioning,
     width,
 )
+from ridgeformer.experiments.theorems.base import Measurement
 from ridgeformer.kernels import Linear
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, krr, solve
 from ridgeformer.tasks import KernelDraw
@@ -175,7 +176,7 @@ PLANTED = [
 
 @pytest.mark.parametrize(("name", "module", "attribute", "wrong"), PLANTED)
 def test_a_planted_error_is_named(monkeypatch, name, module, attribute, wrong):
-    monkeypatch.setattr(module, attribute, wrong(getattr(module, attribute)))
+    plant(monkeypatch, module, attribute, wrong)
     assert not Verdict(THEOREMS[name], THEOREMS[name].measure(0, True)).holds
 
 
@@ -183,7 +184,7 @@ def test_a_dropped_query_term_is_noticed(monkeypatch):
     def first_only(*arguments, **options):
         return theory.query_error_terms(*arguments, **options)[0]
 
-    monkeypatch.setattr(width, "query_error_bound", first_only)
+    monkeypatch.setattr(width.theory, "query_error_bound", first_only)
     assert not Verdict(THEOREMS["query-error"], THEOREMS["query-error"].measure(0, True)).holds
 
 
@@ -210,5 +211,6 @@ def test_jacobi_without_its_diagonal_is_noticed(monkeypatch):
 
     monkeypatch.setattr(preconditioning, "ConjugateGradient", Plain)
     prompt = preconditioning.badly_scaled(8, seed=0)
-    rates, _ = preconditioning.jacobi_rates(prompt, 12)
-    assert np.max(rates) > 1 + 1e-9
+    measurement = Measurement()
+    preconditioning.jacobi_rates(measurement, prompt, 12)
+    assert np.concatenate(measurement.ratios).max() > 1 + 1e-9

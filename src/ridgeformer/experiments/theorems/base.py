@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from markupsafe import Markup
+from torch import Tensor
 
 from ridgeformer.experiments.finding import ROUND_OFF, Axes, Collector, Figure, Finding, Line
 from ridgeformer.registry import Registry
+
+Values = np.ndarray | Tensor | float
+"""A number, an array or a tensor."""
 
 EQUAL = 1e-8
 """How far measured/predicted may be from 1 where the theorem is an equality."""
@@ -126,7 +130,83 @@ class Verdict:
         )
 
 
-def ratios(measured: np.ndarray, bound: np.ndarray, floor: float) -> np.ndarray:
+@dataclass
+class Measurement:
+    """Collects what is measured for one theorem: ratios to bounds, and the lines of its figure."""
+
+    ratios: list[np.ndarray] = field(default_factory=list)
+    drawn: dict[str, tuple[list[Any], list[float], bool]] = field(default_factory=dict)
+    """By the name of a line its x, its y, and whether it is a bound."""
+
+    def count(self, *quotients: Values) -> None:
+        """Adds cases by their measured/bound."""
+        self.ratios += [np.asarray(q, dtype=float).ravel() for q in quotients]
+
+    def compare(self, measured: Values, bound: Values, floor: float = 0.0) -> None:
+        """Adds the cases whose value or bound is above the floor."""
+        self.count(ratios(measured, bound, floor))
+
+    def draw(self, name: str, x: float | str, y: float, bound: bool = False) -> None:
+        """Adds a point to the line of that name."""
+        xs, ys, _ = self.drawn.setdefault(name, ([], [], bound))
+        xs.append(x)
+        ys.append(float(y))
+
+    def draw_worst(self, name: str, x: float | str, values: Values, bound: bool = False) -> None:
+        """Adds the largest value as a point, above what a logarithmic axis cannot show."""
+        self.draw(name, x, max(float(np.asarray(values).max()), 1e-17), bound)
+
+    def at(
+        self,
+        name: str,
+        x: float | str,
+        measured: Values,
+        bound: Values,
+        floor: float = 0.0,
+        dotted: str = "",
+    ) -> None:
+        """Compares, and draws the largest measured value and the largest bound at x."""
+        self.compare(measured, bound, floor)
+        self.draw_worst(name, x, measured)
+        self.draw_worst(dotted or f"{name}, bound", x, bound, bound=True)
+
+    def by_step(
+        self,
+        name: str,
+        measured: np.ndarray | Tensor,
+        bound: np.ndarray | Tensor,
+        floor: float = 0.0,
+        first: int = 1,
+    ) -> None:
+        """Compares the steps from `first` on, and draws the worst of every step."""
+        self.compare(measured[first:], bound[first:], floor)
+        for t, (error, most) in enumerate(zip(measured, bound, strict=True)):
+            self.draw_worst(name, t, error)
+            self.draw_worst(f"{name}, bound", t, most, bound=True)
+
+    def between(self, measured: Values, lower: Values, upper: Values, allowance: Values) -> None:
+        """Adds cases on both sides of a statement."""
+        self.count(both_sides(measured, lower, upper, allowance))
+
+    def mark(self, failures: Mapping[str, float]) -> None:
+        """Draws a dotted vertical line, over all that is drawn, where the theory puts a failure."""
+        values = [y for _, ys, _ in self.drawn.values() for y in ys]
+        for name, x in failures.items():
+            self.draw(name, x, min(values), bound=True)
+            self.draw(name, x, max(values), bound=True)
+
+    def level(self, name: str, y: float, xs: Iterable[float]) -> None:
+        """Draws a dotted horizontal line from the least x to the largest."""
+        ends = sorted(xs)
+        self.draw(name, ends[0], y, bound=True)
+        self.draw(name, ends[-1], y, bound=True)
+
+    def outcome(self, settings: str, axes: Axes) -> Outcome:
+        lines = [Line(name, *line) for name, line in self.drawn.items()]
+        return Outcome(settings, np.concatenate(self.ratios), lines, axes)
+
+
+def ratios(measured: Values, bound: Values, floor: float) -> np.ndarray:
     """measured/bound wherever one of them is above what round-off alone may cost.
 
     A bound below that which is exceeded counts, so that none can pass by being too small.
@@ -137,6 +217,13 @@ def ratios(measured: np.ndarray, bound: np.ndarray, floor: float) -> np.ndarray:
     return quotients.ravel()
 
 
-__all__ = [
-    "EQUAL", "ROUND_OFF", "Axes", "Line", "Outcome", "Theorem", "Verdict", "ratios",
-]  # fmt: skip
+def both_sides(measured: Values, lower: Values, upper: Values, allowance: Values) -> np.ndarray:
+    """measured/upper and lower/measured, flat. The allowance is the certificate's, added to the bounds.
+
+    Where a bound is infinite, or the lower one not above the allowance, it says nothing.
+    """
+    given = map(np.asarray, (measured, lower, upper, allowance))
+    measured, lower, upper, allowance = np.broadcast_arrays(*given)
+    below, above = lower > allowance, np.isfinite(upper)
+    highest = measured[above] / (upper + allowance)[above]
+    return np.append(highest, (lower - allowance)[below] / np.maximum(measured[below], 1e-300))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 import torch
 
@@ -16,10 +17,12 @@ from ridgeformer.compiler import (
     compile,
 )
 from ridgeformer.compiler.catalogue import MAX_NORM, MAX_TARGET, attempts
+from ridgeformer.compiler.job import Dtype
 from ridgeformer.compiler.targets import Target
 from ridgeformer.kernels import KERNELS, Kernel, Linear
+from ridgeformer.models import trajectory
 from ridgeformer.models.reference import interval_of
-from ridgeformer.solvers import SOLVERS, Solver, kernel_eigenvalues, make_solver, solve
+from ridgeformer.solvers import SOLVERS, Solver, kernel_eigenvalues, krr, make_solver, solve
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
@@ -36,6 +39,30 @@ def ball(generator: torch.Generator, radius: float, *shape: int) -> torch.Tensor
     )
     unit: torch.Tensor = x / x.norm(dim=-1, keepdim=True)
     return radius * length * unit
+
+
+def compiled(
+    solver: Solver,
+    prompt: Prompt,
+    to: Target,
+    *,
+    steps: int = 1,
+    ridge: float | None = 1.0,
+    kernel: Kernel | None = None,
+    dtype: Dtype = "float64",
+) -> CompiledModel:
+    """The solver compiled for as many features and outputs as the prompt has."""
+    shape = {"features": prompt.features, "outputs": prompt.outputs}
+    return compile(solver, to=to, steps=steps, ridge=ridge, kernel=kernel, dtype=dtype, **shape)
+
+
+def prediction_errors(
+    model: CompiledModel, prompt: Prompt, kernel: Kernel | None = None
+) -> torch.Tensor:
+    """|f_t(x) − f*(x)| of the predictions that the model holds after every step."""
+    ridge = model.certificate.ridge
+    assert ridge is not None, "a smoother approaches no ridge regression"
+    return (trajectory(model, prompt).predictions - krr(prompt, ridge=ridge, kernel=kernel)).abs()
 
 
 @dataclass
@@ -82,6 +109,11 @@ class Case:
                 to=self.to,
             )
         return self.models[key]
+
+    @property
+    def system(self) -> dict[str, Any]:
+        """What K + λI follows from, as keywords."""
+        return {"ridge": self.ridge, "kernel": self.kernel}
 
     def interval(self) -> Interval | None:
         """What the solver is tuned to: as the compiled model is, or, without a target, by the prompts."""

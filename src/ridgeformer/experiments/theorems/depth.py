@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from ridgeformer import theory
-from ridgeformer.compiler import LinearAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.compiler import LinearAttention
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.hard import hard_for_krylov
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
-from ridgeformer.models import trajectory
 from ridgeformer.solvers import (
     Chebyshev,
     ConjugateGradient,
@@ -21,7 +21,6 @@ from ridgeformer.solvers import (
     HeavyBall,
     Solver,
     krr,
-    krr_coefficients,
     solve,
 )
 from ridgeformer.tasks import KernelDraw, PrescribedSpectrum, Prompt
@@ -41,45 +40,24 @@ class CGRate(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         steps, prompts = (8, 16) if fast else (12, 128)
-        collected, lines = [], []
+        m = Measurement()
+
+        def run(name: str, prompt: Prompt, top: float, floor: float) -> None:
+            model = compiled(ConjugateGradient(), prompt, LinearAttention(top), steps=steps)
+            bound = theory.cg_prediction_bound(prompt, ridge=1.0, steps=steps)
+            m.by_step(name, prediction_errors(model, prompt), bound, floor)
+
         for condition in (10.0, 100.0, 1000.0):
             task = PrescribedSpectrum(features=8, supports=32, condition=condition)
             prompt = task.draw(prompts, seed)
-            model = compile(
-                ConjugateGradient(),
-                features=8,
-                steps=steps,
-                ridge=1.0,
-                to=LinearAttention(task.max_eigenvalue),
-            )
-            exact = krr(prompt, ridge=1.0)
-            error = (trajectory(model, prompt).predictions - exact).abs().numpy()
-            bound = theory.cg_prediction_bound(prompt, ridge=1.0, steps=steps).numpy()
-            collected.append(ratios(error[1:], bound[1:], 1e-10 * float(exact.abs().max())))
-            lines += curves(f"κ = {condition:g}", error, bound)
-        hard = hard_for_krylov(1.0, 19.0, steps, 4, seed)
-        model = compile(
-            ConjugateGradient(),
-            features=steps + 1,
-            steps=steps,
-            ridge=1.0,
-            to=LinearAttention(20.0),
-        )
-        error = (trajectory(model, hard).predictions - krr(hard, ridge=1.0)).abs().numpy()
-        bound = theory.cg_prediction_bound(hard, ridge=1.0, steps=steps).numpy()
-        collected.append(ratios(error[1:], bound[1:], 1e-9))
-        lines += curves("hardest, κ = 10", error, bound)
+            floor = 1e-10 * float(krr(prompt, ridge=1.0).abs().max())
+            run(f"κ = {condition:g}", prompt, task.max_eigenvalue, floor)
+        run("hardest, κ = 10", hard_for_krylov(1.0, 19.0, steps, 4, seed), 20.0, 1e-9)
         settings = (
             f"3 condition numbers, {prompts} prompts of 32 supports, {steps} steps; and the spectrum "
             f"that is hardest for {steps} steps"
         )
-        return Outcome(settings, np.concatenate(collected), lines, STEPS)
-
-
-def curves(name: str, error: np.ndarray, bound: np.ndarray, first: int = 0) -> list[Line]:
-    x = list(range(first, first + len(error)))
-    worst, most = (np.maximum(v.reshape(len(v), -1).max(1), 1e-17) for v in (error, bound))
-    return [Line(name, x, worst.tolist()), Line(f"{name}, bound", x, most.tolist(), bound=True)]
+        return m.outcome(settings, STEPS)
 
 
 class FixedRates(Theorem):
@@ -94,25 +72,20 @@ class FixedRates(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         steps, prompts = (20, 16) if fast else (60, 128)
-        collected, lines = [], []
-        kernels: list[tuple[str, Kernel]] = [
-            ("linear", Linear()),
-            ("exponential", Exponential(2.0)),
-            ("gaussian", Gaussian(1.0)),
-        ]
-        for label, kernel in kernels:
-            prompt = KernelDraw(kernel=kernel, features=4, supports=24, scale=0.7).draw(
-                prompts, seed
-            )
+        m = Measurement()
+        kernels: tuple[Kernel, ...] = (Linear(), Exponential(2.0), Gaussian(1.0))
+        for kernel in kernels:
+            task = KernelDraw(kernel=kernel, features=4, supports=24, scale=0.7)
+            prompt = task.draw(prompts, seed)
             for solver, factor in methods():
                 error, condition = a_norm_errors(solver, prompt, kernel, steps)
                 bound = np.array([factor(condition, t) for t in range(steps + 1)])[:, None]
-                collected.append(ratios(error[1:], bound[1:], 1e-9))  # at step 0 both are 1
-                if label == "gaussian":
-                    lines += curves(solver.name, error, np.broadcast_to(bound, error.shape))
+                if isinstance(kernel, Gaussian):
+                    m.by_step(solver.name, error, bound, 1e-9)  # at step 0 both are 1
+                else:
+                    m.compare(error[1:], bound[1:], 1e-9)
         settings = f"3 kernels, {prompts} prompts of 24 supports, {steps} steps, λ = 0.5"
-        axes = Axes("step", "‖α_t − α*‖_A / ‖α*‖_A")
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, Axes("step", "‖α_t − α*‖_A / ‖α*‖_A"))
 
 
 def methods() -> tuple[tuple[Solver, Callable[[float, int], float]], ...]:
@@ -128,18 +101,10 @@ def a_norm_errors(
     solver: Solver, prompt: Prompt, kernel: Kernel, steps: int, ridge: float = 0.5
 ) -> tuple[np.ndarray, float]:
     """Relative A-norm errors [steps + 1, batch], and the condition number of all prompts together."""
-    machine = EagerMachine(prompt, kernel, ridge)
-    lo, hi = machine.interval("none")
+    lo, hi = EagerMachine(prompt, kernel, ridge).interval("none")
     run = solve(solver, prompt, steps=steps, ridge=ridge, kernel=kernel, states=True)
-    exact = krr_coefficients(prompt, ridge=ridge, kernel=kernel)
-    system = machine.dense_system()
-
-    def a_norm(v: object) -> np.ndarray:
-        value: np.ndarray = ((v * (system @ v)).sum((-1, -2))).sqrt().numpy()  # type: ignore[operator]
-        return value
-
-    error = a_norm(run.states["alpha"] - exact) / a_norm(exact)
-    return error, hi / lo
+    error = theory.energy_error(run.states["alpha"], prompt, ridge=ridge, kernel=kernel)
+    return (error / error[:1])[..., 0].numpy(), hi / lo  # it starts from α = 0
 
 
 class ChebyshevWorstMode(Theorem):
@@ -154,8 +119,7 @@ class ChebyshevWorstMode(Theorem):
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        collected, lines = [], []
-        steps = 12 if fast else 40
+        m, steps = Measurement(), 12 if fast else 40
         for condition in (3.0, 30.0, 300.0):
             # k copies of one eigenvalue problem: a diagonal K, one eigenvalue per support.
             lo, hi = 1.0, condition
@@ -163,17 +127,11 @@ class ChebyshevWorstMode(Theorem):
             values = np.unique(np.clip((hi + lo) / 2 + (hi - lo) / 2 * extrema, lo, hi))
             roots = torch.from_numpy(np.diag(np.sqrt(values - lo)))[None]
             y = torch.ones(1, len(values), 1, dtype=torch.float64)
-            prompt = Prompt(roots, y, roots)
+            prompt, name = Prompt(roots, y, roots), f"κ = {condition:g}"
             run = solve(Chebyshev(), prompt, steps=steps, ridge=1.0, interval=(lo, hi), states=True)
             alpha = run.states["alpha"][:, 0, :, 0].numpy()
-            measured = np.abs(1 - values * alpha).max(1)
-            bound = np.array(
-                [float(theory.chebyshev_factor(condition, t)) for t in range(steps + 1)]
-            )
-            collected.append(ratios(measured, bound, 1e-6))
-            lines += [
-                Line(f"κ = {condition:g}", list(range(steps + 1)), measured.tolist()),
-                Line(f"κ = {condition:g}, theory", list(range(steps + 1)), bound.tolist(), True),
-            ]
+            for t, worst in enumerate(np.abs(1 - values * alpha).max(1)):
+                factor = theory.chebyshev_factor(condition, t)
+                m.at(name, t, worst, factor, 1e-6, dotted=f"{name}, theory")
         settings = f"3 condition numbers, {steps} steps, eigenvalues at every extremum"
-        return Outcome(settings, np.concatenate(collected), lines, Axes("step", "worst residual"))
+        return m.outcome(settings, Axes("step", "worst residual"))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ridgeformer.compiler import LinearAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.compiler import LinearAttention
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, krr, solve
 from ridgeformer.tasks import PrescribedSpectrum
@@ -26,36 +25,25 @@ class FiniteTermination(Theorem):
     see = "The error falls to round-off at step p + 1, for the numerics and for the compiled model."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        collected, lines = [], []
-        prompts = 8 if fast else 64
+        m, prompts = Measurement(), 8 if fast else 64
         for p in (2, 4, 6):
-            steps = p + 3
+            solver, steps = ConjugateGradient(), p + 3
             task = PrescribedSpectrum(features=p, supports=16, condition=20)
             prompt = task.draw(prompts, seed)
-            model = compile(
-                ConjugateGradient(),
-                features=p,
-                steps=steps,
-                ridge=1.0,
-                to=LinearAttention(task.max_eigenvalue),
-            )
+            model = compiled(solver, prompt, LinearAttention(task.max_eigenvalue), steps=steps)
             exact = krr(prompt, ridge=1.0)
             spectrum = spectral_energies(prompt, ridge=1.0, rank=p)
             left = cg_energy_floor(*spectrum, steps=p)[:, None]
-            for name, run in (
-                (
-                    "numerics",
-                    solve(ConjugateGradient(), prompt, steps=steps, ridge=1.0, states=True),
-                ),
-                ("compiled", trajectory(model, prompt, states=True)),
-            ):
-                error = (run.predictions - exact).abs().numpy() / float(exact.abs().max())
+            for name, run in {
+                "numerics": solve(solver, prompt, steps=steps, ridge=1.0, states=True),
+                "compiled": trajectory(model, prompt, states=True),
+            }.items():
+                error = (run.predictions - exact).abs() / float(exact.abs().max())
                 energy = energy_error(run.states["alpha"], prompt, ridge=1.0)[: p + 1]
-                collected.append(ratios(error[p + 1 :], np.array(HALF_THE_DIGITS), 0.0))
-                collected.append(ratios(left.numpy(), energy.numpy(), 0.0))  # α_t is not nearer
-                collected.append(ratios(energy[p].numpy(), left.numpy(), 0.0))  # α_p is as near
-                worst = np.maximum(error.reshape(steps + 1, -1).max(1), 1e-17)
-                lines.append(Line(f"{name}, rank {p}", list(range(steps + 1)), worst.tolist()))
+                m.compare(error[p + 1 :], HALF_THE_DIGITS)
+                m.compare(left, energy)  # α_t is not nearer
+                m.compare(energy[p], left)  # α_p is as near
+                for t, apart in enumerate(error):
+                    m.draw_worst(f"{name}, rank {p}", t, apart)
         settings = f"rank 2, 4, 6, {prompts} prompts of 16 supports"
-        axes = Axes("step", "|f_t − f*| / max|f*|")
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, Axes("step", "|f_t − f*| / max|f*|"))

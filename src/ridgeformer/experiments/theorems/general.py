@@ -10,7 +10,7 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import Interpolated
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.experiments.theorems.base import Axes, Line, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import Case, compiled_cases, numeric_cases
 from ridgeformer.experiments.theorems.sizes import parameters_of, same
 from ridgeformer.kernels import Kernel
@@ -56,12 +56,6 @@ class GeneralTheorem(Theorem):
         return Outcome(settings, collected, list(worst.values()), measured[0][1].axes)
 
 
-def largest(values: torch.Tensor) -> list[float]:
-    """The largest entry of each step, above what a logarithmic axis can show."""
-    worst = values.reshape(len(values), -1).amax(1).clamp(min=1e-17)
-    return [float(value) for value in worst]
-
-
 def allowed_error(case: Case, predictions: torch.Tensor) -> float:
     """What the certificate lets the compiled model differ from its solver by, absolute."""
     certificate = case.model().certificate
@@ -83,27 +77,22 @@ class CompiledIsSolver(GeneralTheorem):
     see = "The largest difference after each step, by solver; interpolated products stay far below their certificate."
 
     def inapplicable(self, case: Case) -> str | None:
-        if (
-            case.to is not None
-            and case.model().certificate.space != "dual"
-            and has_polynomials(case)
-        ):
+        features = case.to is not None and case.model().certificate.space != "dual"
+        if features and has_polynomials(case):
             return "In feature space a method with inner products has iterates of its own."
         return super().inapplicable(case)
 
     def measure_on(self, case: Case, seed: int, fast: bool) -> Outcome:
-        model, collected, apart = case.model(), [], []
+        m, model, apart = Measurement(), case.model(), []
         for supports in (1, 12):
             prompt = case.prompts(4 if fast else 32, seed, supports)
             expected = reference(model, prompt).predictions
             difference = (trajectory(model, prompt).predictions - expected).abs()
-            promise = allowed_error(case, expected)
-            collected.append(ratios(difference.numpy(), np.array(promise), 0.0))
-            apart.append(largest(difference))
-        worst = np.max(apart, axis=0).tolist()
-        lines = [Line(case.label, list(range(len(worst))), worst)]
-        axes = Axes("step", "|model − solver|")
-        return Outcome(case.label, np.concatenate(collected), lines, axes)
+            m.compare(difference, allowed_error(case, expected))
+            apart.append(difference.flatten(1).amax(1))
+        for t, worst in enumerate(torch.stack(apart, 1)):
+            m.draw_worst(case.label, t, worst)
+        return m.outcome(case.label, Axes("step", "|model − solver|"))
 
 
 class PolynomialRate(GeneralTheorem):
@@ -125,41 +114,25 @@ class PolynomialRate(GeneralTheorem):
         return [*numeric_cases(steps=4), *compiled_cases(fast)]
 
     def measure_on(self, case: Case, seed: int, fast: bool) -> Outcome:
-        collected, errors, bounds = [], [], []
+        m, pairs, interval = Measurement(), [], case.interval()
         for supports in (1, 12):
             prompt = case.prompts(4 if fast else 32, seed, supports)
             exact = krr(prompt, ridge=case.ridge, kernel=case.kernel)
-            interval = case.interval()
-            run = solve(
-                case.solver,
-                prompt,
-                steps=case.steps,
-                interval=interval,
-                ridge=case.ridge,
-                kernel=case.kernel,
-            )
+            run = solve(case.solver, prompt, steps=case.steps, interval=interval, **case.system)
             allowed = 1e-12 * float(exact.abs().max())
             if case.to is not None:
                 allowed += allowed_error(case, run.predictions)
                 run = trajectory(case.model(), prompt)
             bound = theory.polynomial_prediction_bound(
-                case.solver,
-                prompt,
-                steps=case.steps,
-                interval=interval,
-                ridge=case.ridge,
-                kernel=case.kernel,
+                case.solver, prompt, steps=case.steps, interval=interval, **case.system
             )
             error = (run.predictions - exact).abs()
-            collected.append(ratios(error[1:].numpy(), bound[1:].numpy() + allowed, 0.0))
-            errors.append(largest(error))
-            bounds.append(largest(bound))
-        steps = list(range(case.steps + 1))
-        lines = [
-            Line(case.label, steps, np.max(errors, axis=0).tolist()),
-            Line(f"{case.label}, bound", steps, np.max(bounds, axis=0).tolist(), bound=True),
-        ]
-        return Outcome(case.label, np.concatenate(collected), lines, Axes("step", "|f_t − f*|"))
+            m.compare(error[1:], bound[1:] + allowed)
+            pairs.append(torch.stack([v.flatten(1).amax(1) for v in (error, bound)]))
+        for t, (error, bound) in enumerate(torch.stack(pairs).amax(0).T):
+            m.draw_worst(case.label, t, error)
+            m.draw_worst(f"{case.label}, bound", t, bound, bound=True)
+        return m.outcome(case.label, Axes("step", "|f_t − f*|"))
 
 
 def has_polynomials(case: Case) -> str | None:
@@ -192,38 +165,26 @@ class InexactFixed(GeneralTheorem):
 
     def measure_on(self, case: Case, seed: int, fast: bool) -> Outcome:
         size, depths = 1e-3, (1, 2, 4, 8, 16) if fast else (1, 2, 4, 8, 16, 32, 64)
-        collected, errors, bounds = [], [], []
+        m = Measurement()
         prompts = [case.prompts(4 if fast else 32, seed, supports) for supports in (1, 12)]
         for steps in depths:
-            worst, most = [], []
+            worst = []
             for prompt in prompts:
                 machine = InexactProducts(prompt, case.kernel, case.ridge, size)
                 state = case.solver.init(machine)
                 for t in range(1, steps + 1):
                     state = case.solver.step(machine, state, t)
-                clean = solve(
-                    case.solver, prompt, steps=steps, ridge=case.ridge, kernel=case.kernel
-                ).final
+                clean = solve(case.solver, prompt, steps=steps, **case.system).final
                 apart = (machine.predict(state.alpha) - clean)[..., 0].abs()
                 bound = theory.perturbed_prediction_bound(
-                    case.solver,
-                    prompt,
-                    steps=steps,
-                    residual_error=size,
-                    ridge=case.ridge,
-                    kernel=case.kernel,
+                    case.solver, prompt, steps=steps, residual_error=size, **case.system
                 )
-                collected.append(ratios(apart.numpy(), bound.numpy(), 1e-12))
-                worst.append(float(apart.max()))
-                most.append(float(bound.max()))
-            errors.append(max(worst))
-            bounds.append(max(most))
-        lines = [
-            Line(case.label, depths, errors),
-            Line(f"{case.label}, bound", depths, bounds, True),
-        ]
-        axes = Axes("steps", "|f̂_T − f_T|", log_x=True)
-        return Outcome(case.label, np.concatenate(collected), lines, axes)
+                m.compare(apart, bound, 1e-12)
+                worst.append((float(apart.max()), float(bound.max())))
+            error, most = np.max(worst, axis=0)
+            m.draw_worst(case.label, steps, error)
+            m.draw_worst(f"{case.label}, bound", steps, most, bound=True)
+        return m.outcome(case.label, Axes("steps", "|f̂_T − f_T|", log_x=True))
 
 
 class InexactProducts(EagerMachine):
@@ -232,9 +193,8 @@ class InexactProducts(EagerMachine):
     def __init__(self, prompt: Prompt, kernel: Kernel, ridge: float, size: float) -> None:
         super().__init__(prompt, kernel, ridge)
         self.error = size * torch.linalg.eigh(self.dense_system()).eigenvectors[..., -1:]
-        self.exact_sums: torch.Tensor = 1 + super().kernel_product(
-            torch.ones_like(prompt.y[..., :1])
-        )
+        ones = torch.ones_like(prompt.y[..., :1])
+        self.exact_sums: torch.Tensor = 1 + super().kernel_product(ones)
 
     def kernel_product(self, v: torch.Tensor) -> torch.Tensor:
         product: torch.Tensor = super().kernel_product(v) + self.error
@@ -266,12 +226,11 @@ class SizeLaw(GeneralTheorem):
         models = [case.model(steps=t) for t in steps]
         configs = [model.transformer.config for model in models]
         first, second = (config.n_layers for config in configs[:2])
-        counted = []
+        m = Measurement()
         for t, model, config in zip(steps, models, configs, strict=True):
-            counted.append(same(config.n_layers, first + (second - first) * (t - steps[0])))
+            m.count(same(config.n_layers, first + (second - first) * (t - steps[0])))
             for name in ("d_model", "n_heads", "d_head", "d_mlp"):
-                counted.append(same(getattr(config, name), getattr(configs[0], name)))
-            counted.append(same(*parameters_of(model, case.features, 1, config.mlp == "reglu")))
-        lines = [Line(case.label, steps, [float(config.n_layers) for config in configs])]
-        axes = Axes("steps T", "layers, most of any model", log_y=False)
-        return Outcome(case.label, np.array(counted), lines, axes)
+                m.count(same(getattr(config, name), getattr(configs[0], name)))
+            m.count(same(*parameters_of(model, case.features, 1, config.mlp == "reglu")))
+            m.draw(case.label, t, config.n_layers)
+        return m.outcome(case.label, Axes("steps T", "layers, most of any model", log_y=False))

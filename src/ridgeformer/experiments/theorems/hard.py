@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.experiments.theorems.base import Line
 from ridgeformer.solvers import krr
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory import query_weight, target_energy
@@ -99,33 +98,6 @@ def promise(model: CompiledModel) -> float:
     return allowed
 
 
-def both_sides(
-    measured: np.ndarray, lower: np.ndarray, upper: np.ndarray, allowance: float | np.ndarray
-) -> np.ndarray:
-    """measured/upper and lower/measured, flat. The allowance is the certificate's, added to the bounds.
-
-    Where a bound is infinite, or the lower one not above the allowance, it says nothing.
-    """
-    measured, lower, upper, allowance = np.broadcast_arrays(measured, lower, upper, allowance)
-    below, above = lower > allowance, np.isfinite(upper)
-    return np.concatenate(
-        [
-            measured[above] / (upper + allowance)[above],
-            (lower - allowance)[below] / np.maximum(measured[below], 1e-300),
-        ]
-    )
-
-
-def threshold(
-    measured_below: np.ndarray, measured_above: np.ndarray, tolerance: float
-) -> np.ndarray:
+def threshold(below: np.ndarray, above: np.ndarray, tolerance: float) -> np.ndarray:
     """ε is kept on the safe side of the predicted failure, and missed on the other, in every case."""
-    return np.concatenate(
-        [(measured_below / tolerance).ravel(), (tolerance / measured_above).ravel()]
-    )
-
-
-def mark(name: str, at: float, lines: list[Line]) -> Line:
-    """A dotted vertical line where the theory puts the failure."""
-    values = [v for line in lines for v in line.y]
-    return Line(name, [at, at], [min(values), max(values)], bound=True)
+    return np.append(below / tolerance, tolerance / above)

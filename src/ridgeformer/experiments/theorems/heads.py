@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from ridgeformer.analysis import communication, head_effects, matvec_heads
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.mechanism import TASK, model_of
 from ridgeformer.experiments.theorems.sizes import same
 from ridgeformer.models import trajectory
@@ -49,33 +49,28 @@ class SharedHeads(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         cases = [(2, 2), (2, 3)] if fast else [(2, 2), (3, 2), (4, 2), (2, 3), (3, 3), (2, 4)]
-        collected: list[float] = []
-        counts: dict[str, list[float]] = {name: [] for name in MOVED}
+        m = Measurement()
         for steps, outputs in cases:
             model, alone = (model_of("cg", steps=steps, outputs=r) for r in (outputs, 1))
             prompt = replace(TASK, outputs=outputs).draw(4, seed)
             effects = head_effects(model, prompt)
             for connection, predicted in predicted_heads(steps, outputs).items():
                 counted = sum(f"{e.source} → {e.to}" == connection for e in effects)
-                collected.append(same(counted + 1, predicted + 1))
+                m.count(same(counted + 1, predicted + 1))
             shared = matvec_heads(model)
             for effect in effects:
                 apart = 0 if effect.does == "alpha" else 1
                 expected = outputs if (effect.layer, effect.head) in shared else apart
-                collected.append(same(len(effect.serves()) + 1, expected + 1))
-            collected.append(
-                same(len(effects) + (outputs - 1) * steps, outputs * len(alone.heads()))
-            )
-            collected.append(1 + apart_from_dedicated(model, alone, prompt))
+                m.count(same(len(effect.serves()) + 1, expected + 1))
+            m.count(same(len(effects) + (outputs - 1) * steps, outputs * len(alone.heads())))
+            m.count(1 + apart_from_dedicated(model, alone, prompt))
             moved = [len(effect.serves()) for effect in effects]
             dedicated = outputs * len(matvec_heads(alone))
             here = (moved.count(outputs), moved.count(1), moved.count(0), dedicated)
             for name, count in zip(MOVED, here, strict=True):
-                counts[name].append(count)
-        names = [f"r = {outputs}, T = {steps}" for steps, outputs in cases]
-        lines = [Line(name, names, values) for name, values in counts.items()]
+                m.draw(name, f"r = {outputs}, T = {steps}", count)
         settings = f"{len(cases)} pairs of T and r, every head silenced alone, 4 prompts"
-        return Outcome(settings, np.array(collected), lines, Axes("", "heads", bars="beside"))
+        return m.outcome(settings, Axes("", "heads", bars="beside"))
 
 
 MOVED = ("move all outputs", "move one", "move none", "mat-vec heads of r models of one output")
@@ -121,35 +116,23 @@ class Communication(Theorem):
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        collected: list[float] = []
+        m = Measurement()
         cases = [(4, 2)] if fast else [(2, 1), (3, 3), (6, 1), (4, 2)]
         for steps, outputs in cases:
             model = model_of("cg", steps=steps, outputs=outputs)
             prompt = replace(TASK, outputs=outputs).draw(4, seed)
             table = communication(model, prompt)
-            layers = range(len(model.transformer.blocks))
             expected = predicted_connections(steps)
-            collected.append(same(len(layers), len(expected)))
-            for layer, wanted in zip(layers, expected, strict=False):
-                seen = {f"{m.source} → {m.to}" for m in table if m.layer == layer}
-                collected.append(1.0 + len(seen ^ wanted))
+            heads: list[Counter[str]] = [Counter() for _ in model.transformer.blocks]
+            for c in table:
+                heads[c.layer][f"{c.source} → {c.to}"] += c.heads
+            m.count(same(len(heads), len(expected)))
+            for seen, wanted in zip(heads, expected, strict=False):
+                m.count(1.0 + len(set(seen) ^ wanted))
             # Exact zeros are asked for, so that anything else counts as one case too many.
-            collected += [1.0 + (m.outside != 0) + (m.overheard != 0) for m in table]
-        lines = [
-            Line(
-                connection,
-                [str(layer) for layer in layers],
-                [
-                    sum(
-                        m.heads
-                        for m in table
-                        if (m.layer, f"{m.source} → {m.to}") == (layer, connection)
-                    )
-                    for layer in layers
-                ],
-            )
-            for connection in (ACROSS, INTO, BACK, WITHIN)
-        ]
+            m.count(*(1.0 + (c.outside != 0) + (c.overheard != 0) for c in table))
+        for connection in (ACROSS, INTO, BACK, WITHIN):
+            for layer, seen in enumerate(heads):
+                m.draw(connection, str(layer), seen[connection])
         settings = f"(T, r) = {', '.join(map(str, cases))}, the last drawn; every head, 4 prompts"
-        axes = Axes("layer", "heads", log_y=False, bars="stacked")
-        return Outcome(settings, np.array(collected), lines, axes)
+        return m.outcome(settings, Axes("layer", "heads", log_y=False, bars="stacked"))

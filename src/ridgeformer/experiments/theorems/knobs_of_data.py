@@ -9,25 +9,14 @@ import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.compiler import (
-    CompiledModel,
-    LinearAttention,
-    SoftmaxAttention,
-    compile,
-)
+from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.domain import LARGEST_NORMALISER
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
-from ridgeformer.experiments.theorems.hard import (
-    NEAR,
-    both_sides,
-    mark,
-    promise,
-    prompt_of_modes,
-    rotation,
-)
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled
+from ridgeformer.experiments.theorems.hard import NEAR, promise, prompt_of_modes, rotation
 from ridgeformer.kernels import Exponential
 from ridgeformer.models import trajectory
-from ridgeformer.solvers import ConjugateGradient, effective_dimension, make_solver
+from ridgeformer.solvers import Chebyshev, ConjugateGradient, effective_dimension
 from ridgeformer.tasks import Prompt
 from ridgeformer.tasks.learnable import normal
 from ridgeformer.types import Refusal
@@ -59,11 +48,11 @@ class KnobCollinear(Theorem):
         depths = (3,) if fast else (3, 5)
         prompts = {d: copied(d, supports, features, batch, seed) for d in range(1, features + 1)}
         tops = {d: float(theory.eigenvalue_after(p, rank=0).max()) for d, p in prompts.items()}
-        collected: list[np.ndarray] = []
-        lines: list[Line] = []
+        m = Measurement()
         for steps in depths:
-            cg = linear_model("cg", features, steps, max(tops.values()))
-            curves: dict[str, list[float]] = {}
+            cg_name, fixed_name = f"cg, {steps} steps", f"chebyshev, {steps} steps"
+            top = LinearAttention(max(tops.values()))
+            cg = compiled(ConjugateGradient(), prompts[1], top, steps=steps, ridge=RIDGE)
             for d, prompt in prompts.items():
                 values, energies = theory.spectral_energies(prompt, ridge=RIDGE, rank=d)
                 whole = energies.sum(1).sqrt()
@@ -72,53 +61,30 @@ class KnobCollinear(Theorem):
                 upper = np.where(d < steps, 0.0, ceiling)
                 error = relative_energy(cg, prompt)
                 # At d = T the floor is the error itself.
-                collected.append(
-                    both_sides(error, floor, floor if d == steps else upper, promise(cg))
-                )
-                fixed = linear_model("chebyshev", features, steps, tops[d])
+                m.between(error, floor, floor if d == steps else upper, promise(cg))
+                m.draw_worst(cg_name, d, error)
+                if floor.max() > 1e-17:
+                    m.draw(f"{cg_name}, floor", d, floor.max(), bound=True)
+                to = LinearAttention(tops[d])
+                fixed = compiled(Chebyshev(), prompt, to, steps=steps, ridge=RIDGE)
                 level = theory.chebyshev_factor(1 + tops[d] / RIDGE, steps)
                 least = level * (energies[:, 0].sqrt() / whole).numpy()
                 slow = relative_energy(fixed, prompt)
-                collected.append(both_sides(slow, least, np.array(level), promise(fixed)))
-                for name, value in (
-                    (f"cg, {steps} steps", error.max()),
-                    (f"cg, {steps} steps, floor", floor.max()),
-                    (f"chebyshev, {steps} steps", slow.min()),
-                    (f"chebyshev, {steps} steps, at least", least.min()),
-                ):
-                    curves.setdefault(name, []).append(max(float(value), 1e-17))
-            for name, line in curves.items():
-                dotted = name.endswith(("floor", "at least"))
-                shown = [
-                    (x, v) for x, v in zip(prompts, line, strict=True) if v > 1e-17 or not dotted
-                ]
-                lines.append(Line(name, [x for x, _ in shown], [v for _, v in shown], dotted))
-        drawn = list(lines)
-        lines += [mark(f"cg, {t} steps, ends left of d = {t}", t, drawn) for t in depths]
+                m.between(slow, least, level, promise(fixed))
+                m.draw(fixed_name, d, slow.min())
+                m.draw(f"{fixed_name}, at least", d, least.min(), bound=True)
+        m.mark({f"cg, {t} steps, ends left of d = {t}": t for t in depths})
         settings = (
             f"{supports} supports in 1 to {features} places, {batch} prompts of each, λ = {RIDGE:g}"
         )
-        axes = Axes("places d among the supports", "‖α_T − α*‖_A / ‖α*‖_A")
-        return Outcome(settings, np.concatenate(collected), lines, axes)
-
-
-def linear_model(name: str, features: int, steps: int, max_eigenvalue: float) -> CompiledModel:
-    return compile(
-        make_solver(name),
-        features=features,
-        steps=steps,
-        ridge=RIDGE,
-        to=LinearAttention(max_eigenvalue),
-    )
+        return m.outcome(settings, Axes("places d among the supports", "‖α_T − α*‖_A / ‖α*‖_A"))
 
 
 def relative_energy(model: CompiledModel, prompt: Prompt) -> np.ndarray:
     """‖α_T − α*‖_A/‖α*‖_A of the coefficients that the model's supports hold at the end."""
     alpha = trajectory(model, prompt, states=True).states["alpha"][-1:]
-    relative: np.ndarray = (
-        theory.energy_error(alpha, prompt, ridge=RIDGE)[0]
-        / theory.target_energy(prompt, ridge=RIDGE)
-    )[:, 0].numpy()
+    error = theory.energy_error(alpha, prompt, ridge=RIDGE)[0]
+    relative: np.ndarray = (error / theory.target_energy(prompt, ridge=RIDGE))[:, 0].numpy()
     return relative
 
 
@@ -178,85 +144,61 @@ class KnobTemperature(Theorem):
         coldest = 1 / log((LARGEST_NORMALISER["float64"] - 1) / k)
         span = np.geomspace(coldest * (1 + NEAR), 1e3, 3 if fast else 20).tolist()
         temperatures = sorted([*span, hot, cold])
-        collected = [np.array([0.0 if refuses(coldest * (1 - NEAR), prompt.features) else 2.0])]
-        rows = []
+        m = Measurement()
+        m.count(0.0 if refuses(coldest * (1 - NEAR), prompt.features) else 2.0)
+        size = prompt.y.norm(dim=1).numpy()
         for temperature in temperatures:
             kernel = Exponential(temperature)
             model = softmax_model(kernel, prompt.features)
             seen = model.predict(prompt)
             cases = temperature_cases(seen, prompt, kernel)
             allowance = promise(model) * float(seen.abs().max()) * k**0.5
-            collected += [both_sides(*case, allowance) for case in cases]
-            size = prompt.y.norm(dim=1).numpy()
+            for case in cases:
+                m.between(*case, allowance)
             fit, new = ([v / size for v in case] for case in cases[-2:])
             if temperature == hot:  # half of a centred target is not fitted
-                collected.append(0.5 / fit[0][centred].ravel())
+                m.count(0.5 / fit[0][centred])
             if temperature == cold:  # the number is for the angles of the first kind
-                collected.append(new[0][:batch].ravel() / 0.1)
-            rows.append(
-                [
-                    temperature,
-                    *(v[centred].max() for v in fit),
-                    *(v[others].max() for v in new[::2]),
-                ]
-            )
-        lines = temperature_lines(np.array(rows))
-        drawn = list(lines)
-        lines += [
-            mark("misfit at the supports, half at least when hotter", hot, drawn),
-            mark("|f| at new queries, a tenth at most when colder", cold, drawn),
-            mark("compile refuses when colder", coldest, drawn),
-        ]
+                m.count(new[0][:batch] / 0.1)
+            # Drawn down to what the certificate leaves open.
+            for name, values in zip((FIT, f"{FIT}, at least", f"{FIT}, at most"), fit, strict=True):
+                m.draw(name, temperature, max(values[centred].max(), 1e-9), bound=name != FIT)
+            m.draw(NEW, temperature, max(new[0][others].max(), 1e-9))
+            if (ceiling := new[2][others].max()) < 1:
+                m.draw(f"{NEW}, at most", temperature, max(ceiling, 1e-9), bound=True)
+        m.mark(
+            {
+                f"{FIT}, half at least when hotter": hot,
+                f"{NEW}, a tenth at most when colder": cold,
+                "compile refuses when colder": coldest,
+            }
+        )
         settings = (
             f"3 kinds of prompt, {len(temperatures)} temperatures, {batch} prompts of {k} supports"
         )
-        axes = Axes("temperature τ", "relative to ‖y‖", log_x=True)
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, Axes("temperature τ", "relative to ‖y‖", log_x=True))
+
+
+FIT, NEW = "misfit at the supports", "|f| at new queries"
 
 
 def temperature_cases(
     seen: Tensor, prompt: Prompt, kernel: Exponential
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Measured, lower and upper bound: two limits, the misfit at the supports, sizes at new queries."""
-    k = SUPPORTS
-    none = torch.zeros(1, dtype=torch.float64)
+    k, none = SUPPORTS, torch.zeros(1, 1, dtype=torch.float64)
     least, most = theory.cold_misfit_bounds(prompt, ridge=RIDGE, kernel=kernel)
+    nothing_fits = theory.hot_misfit_bound(prompt, ridge=RIDGE, kernel=kernel)
+    hot = seen - theory.hot_limit(prompt, ridge=RIDGE)
+    cold = seen - theory.cold_limit(prompt, ridge=RIDGE, kernel=kernel)
+    size = theory.cold_size_bound(prompt, ridge=RIDGE, kernel=kernel)[:, k:].amax(1)
     cases = [
-        (
-            (seen - theory.hot_limit(prompt, ridge=RIDGE)).abs(),
-            none,
-            theory.hot_bound(prompt, ridge=RIDGE, kernel=kernel),
-        ),
-        (
-            (seen - theory.cold_limit(prompt, ridge=RIDGE, kernel=kernel)).abs(),
-            none,
-            theory.cold_bound(prompt, ridge=RIDGE, kernel=kernel),
-        ),
-        (
-            (prompt.y - seen[:, :k]).norm(dim=1),
-            torch.maximum(least, theory.hot_misfit_bound(prompt, ridge=RIDGE, kernel=kernel)),
-            most,
-        ),
-        (
-            seen[:, k:].abs().amax(1),
-            none.expand(len(seen), 1),
-            theory.cold_size_bound(prompt, ridge=RIDGE, kernel=kernel)[:, k:].amax(1),
-        ),
+        (hot.abs(), none, theory.hot_bound(prompt, ridge=RIDGE, kernel=kernel)),
+        (cold.abs(), none, theory.cold_bound(prompt, ridge=RIDGE, kernel=kernel)),
+        ((prompt.y - seen[:, :k]).norm(dim=1), torch.maximum(least, nothing_fits), most),
+        (seen[:, k:].abs().amax(1), none, size),
     ]
     return [(m.numpy(), lower.numpy(), upper.numpy()) for m, lower, upper in cases]
-
-
-def temperature_lines(rows: np.ndarray) -> list[Line]:
-    # Drawn down to what the certificate leaves open.
-    x, misfit, least, most, size, ceiling = np.maximum(rows, 1e-9).T
-    below = ceiling < 1
-    return [
-        Line("misfit at the supports", x.tolist(), misfit.tolist()),
-        Line("misfit at the supports, at least", x.tolist(), least.tolist(), bound=True),
-        Line("misfit at the supports, at most", x.tolist(), most.tolist(), bound=True),
-        Line("|f| at new queries", x.tolist(), size.tolist()),
-        Line("|f| at new queries, at most", x[below].tolist(), ceiling[below].tolist(), bound=True),
-    ]
 
 
 def refuses(temperature: float, features: int) -> bool:
@@ -269,13 +211,9 @@ def refuses(temperature: float, features: int) -> bool:
 
 def softmax_model(kernel: Exponential, features: int) -> CompiledModel:
     """CG for as many steps as there are supports, so that it has ended."""
+    to = SoftmaxAttention(1.0, SUPPORTS)
     return compile(
-        ConjugateGradient(),
-        features=features,
-        steps=SUPPORTS,
-        ridge=RIDGE,
-        kernel=kernel,
-        to=SoftmaxAttention(1.0, SUPPORTS),
+        ConjugateGradient(), features=features, steps=SUPPORTS, ridge=RIDGE, kernel=kernel, to=to
     )
 
 
@@ -304,59 +242,45 @@ class KnobWidth(Theorem):
         # In so many steps Chebyshev brings every mode of any Â to 1e-9.
         steps = theory.chebyshev_steps(1 + top / RIDGE, 1e-9)
         unsolved = theory.chebyshev_factor(1 + top / RIDGE, steps)
-        exact = torch.linalg.inv(
-            theory.gram(base)[0] + RIDGE * torch.eye(supports, dtype=torch.float64)
-        )
-        leading = torch.linalg.svd(base.phi[0]).Vh.mT
-        generator = torch.Generator().manual_seed(seed)
+        exact = torch.linalg.inv(theory.preconditioned_system(base, ridge=RIDGE)[0])
         frames = {
-            "leading directions": leading,
-            "random directions": rotation(1, features, generator)[0],
+            LEADING: torch.linalg.svd(base.phi[0]).Vh.mT,
+            RANDOM: rotation(1, features, torch.Generator().manual_seed(seed))[0],
         }
-        widths = list(range(1, features + 1))
-        collected: list[np.ndarray] = []
-        reached: dict[str, list[float]] = {}
-        promised: list[float] = []
-        beyond: set[int] = set()
-        floors = [RIDGE * float(theory.rank_error(base, rank=m, ridge=RIDGE)) for m in widths]
+        m, needed, measured, beyond = Measurement(), int((spectrum > RIDGE).sum()), 1, set()
         for name, frame in frames.items():
-            for m, floor in zip(widths, floors, strict=True):
-                sketch = phi @ frame[:, :m]
+            for width in range(1, features + 1):
+                sketch = phi @ frame[:, :width]
                 prompt = Prompt(sketch, y, sketch[:, :1])
-                model = linear_model("chebyshev", m, steps, top)
-                alpha = trajectory(model, prompt, states=True).states["alpha"][-1, ..., 0]
-                apart = RIDGE * torch.linalg.matrix_norm(alpha - exact, 2)
-                distance = torch.linalg.matrix_norm(theory.gram(base) - theory.gram(prompt)[:1], 2)
-                most = RIDGE * float(theory.resolvent_bound(distance, ridge=RIDGE))
-                upper = floor if name == "leading directions" else most
-                allowance = promise(model) + unsolved
-                collected.append(
-                    both_sides(apart.numpy(), np.array(floor), np.array(upper), allowance)
+                model = compiled(
+                    Chebyshev(), prompt, LinearAttention(top), steps=steps, ridge=RIDGE
                 )
-                beyond.add(model.transformer.config.d_model - m)
-                reached.setdefault(name, []).append(float(apart))
-                if name == "random directions":
-                    promised.append(most)
-        needed = int((spectrum > RIDGE).sum())
-        measured = 1 + sum(v > 0.5 for v in reached["leading directions"])
-        collected.append(np.array([measured / needed, needed / measured, len(beyond)]))
+                alpha = trajectory(model, prompt, states=True).states["alpha"][-1, ..., 0]
+                apart = RIDGE * float(torch.linalg.matrix_norm(alpha - exact, 2))
+                distance = torch.linalg.matrix_norm(theory.gram(base) - theory.gram(prompt)[:1], 2)
+                floor = RIDGE * float(theory.rank_error(base, rank=width, ridge=RIDGE))
+                most = RIDGE * float(theory.resolvent_bound(distance, ridge=RIDGE))
+                upper = floor if name == LEADING else most
+                m.between(apart, floor, upper, promise(model) + unsolved)
+                beyond.add(model.transformer.config.d_model - width)
+                measured += name == LEADING and apart > 0.5
+                if width < features:  # with all features nothing is left but round-off
+                    m.draw(name, width, apart)
+                    said = "predicted" if name == LEADING else "at most"
+                    m.draw(f"{name}, {said}", width, upper, bound=True)
+        m.count(measured / needed, needed / measured, len(beyond))
         enough = int(theory.sufficient_width(base, tolerance=1.0, ridge=RIDGE))
-        reached["leading directions, predicted"] = floors
-        reached["random directions, at most"] = promised
-        # With all features nothing is left but round-off.
-        lines = [
-            Line(name, widths[:-1], values[:-1], bound="," in name)
-            for name, values in reached.items()
-        ]
-        drawn = list(lines)
         dimension = float(effective_dimension(base, ridge=RIDGE))
-        lines += [
-            mark(f"leading directions, {needed} eigenvalues above λ", needed, drawn),
-            mark(f"effective dimension {dimension:.3g}", dimension, drawn),
-            mark(f"enough by the effective dimension: {enough}", enough, drawn),
-            Line("½", [1, features], [0.5, 0.5], bound=True),
-        ]
-        settings = f"{features} widths, {steps} steps, {supports} prompts of {supports} supports, λ = {RIDGE:g}"
-        return Outcome(
-            settings, np.concatenate(collected), lines, Axes("feature channels m", "λ‖A⁻¹ − Â⁻¹‖₂")
+        m.mark(
+            {
+                f"{LEADING}, {needed} eigenvalues above λ": needed,
+                f"effective dimension {dimension:.3g}": dimension,
+                f"enough by the effective dimension: {enough}": enough,
+            }
         )
+        m.level("½", 0.5, (1, features))
+        settings = f"{features} widths, {steps} steps, {supports} prompts of {supports} supports, λ = {RIDGE:g}"
+        return m.outcome(settings, Axes("feature channels m", "λ‖A⁻¹ − Â⁻¹‖₂"))
+
+
+LEADING, RANDOM = "leading directions", "random directions"

@@ -13,7 +13,7 @@ from ridgeformer.analysis import (
     growth_without_reductions,
 )
 from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import PrescribedSpectrum
 
@@ -33,14 +33,8 @@ def model_of(
     products: Exact | None = None,
     outputs: int = 1,
 ) -> CompiledModel:
-    return compile(
-        make_solver(name),
-        features=4,
-        steps=steps,
-        ridge=ridge,
-        to=LinearAttention(TASK.max_eigenvalue, products=products),
-        outputs=outputs,
-    )
+    to, solver = LinearAttention(TASK.max_eigenvalue, products=products), make_solver(name)
+    return compile(solver, features=4, steps=steps, ridge=ridge, to=to, outputs=outputs)
 
 
 class Ablations(Theorem):
@@ -57,26 +51,24 @@ class Ablations(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompt = TASK.draw(4 if fast else 32, seed)
-        collected: list[float] = []
-        predicted: dict[str, float] = {}
-        intact: dict[str, float] = {}
+        m = Measurement()
+
+        def distances(name: str, counted: list[float], apart: float, intact: float) -> None:
+            m.count(np.array(counted) / EXACT)
+            m.draw_worst("to the prediction", name, apart)
+            m.draw("of α to the intact solver (control)", name, intact)
+
         for name in ("cg", "gd", "chebyshev", "heavy-ball"):
             seen = ablate_matvecs(model_of(name), prompt)
-            collected += [seen.alpha_apart, seen.prediction_apart]
-            predicted[f"{name} without K"] = seen.alpha_apart
-            intact[f"{name} without K"] = seen.intact_alpha_apart
+            counted = [seen.alpha_apart, seen.prediction_apart]
+            distances(f"{name} without K", counted, seen.alpha_apart, seen.intact_alpha_apart)
         for part, called in PARTS.items():
             gone = ablate_aggregator(model_of("cg", products=Exact()), prompt, part)
-            collected += [gone.largest_alpha, gone.largest_prediction, *gone.state_apart]
-            predicted[f"cg without {called}"] = max(gone.state_apart)
-            intact[f"cg without {called}"] = gone.intact_alpha_apart
-        lines = [
-            Line("to the prediction", list(predicted), [max(v, 1e-17) for v in predicted.values()]),
-            Line("of α to the intact solver (control)", list(intact), list(intact.values())),
-        ]
+            counted = [gone.largest_alpha, gone.largest_prediction, *gone.state_apart]
+            apart = max(gone.state_apart)
+            distances(f"cg without {called}", counted, apart, gone.intact_alpha_apart)
         settings = f"4 solvers without mat-vecs, CG without aggregator, {len(prompt.phi)} prompts"
-        axes = Axes("", "relative distance", bars="beside")
-        return Outcome(settings, np.array(collected) / EXACT, lines, axes)
+        return m.outcome(settings, Axes("", "relative distance", bars="beside"))
 
 
 class WithoutReductions(Theorem):
@@ -92,23 +84,22 @@ class WithoutReductions(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompt = TASK.draw(4 if fast else 32, seed)
-        collected, lines = [], []
-        followed: tuple[tuple[str, Exact | None, int | None], ...] = (
-            ("reglu", Exact(), None),
-            ("relu", None, 2),
-        )
-        for mlp, products, some in followed:
+        m = Measurement()
+        followed: dict[str, tuple[Exact | None, int | None]] = {
+            "reglu": (Exact(), None),
+            "relu": (None, 2),
+        }
+        for mlp, (products, some) in followed.items():
             model = model_of("cg", products=products, steps=4 if fast else 6)
             growth = ablate_aggregator(model, prompt, "reductions").growth[:some]
-            expected = growth_without_reductions(model)[: len(growth)]
-            collected.append(np.array(growth) / np.array(expected))
-            steps = list(range(len(growth)))
-            lines += [
-                Line(mlp, steps, growth),
-                Line(f"{mlp}, predicted", steps, expected, bound=True),
-            ]
+            for t, (grown, expected) in enumerate(
+                zip(growth, growth_without_reductions(model), strict=False)
+            ):
+                m.count(grown / expected)
+                m.draw(mlp, t, grown)
+                m.draw(f"{mlp}, predicted", t, expected, bound=True)
         settings = f"gated and plain ReLU MLP, {len(prompt.phi)} prompts"
-        return Outcome(settings, np.concatenate(collected), lines, Axes("step t", "p_t over y"))
+        return m.outcome(settings, Axes("step t", "p_t over y"))
 
 
 class RidgeInTheWeights(Theorem):
@@ -123,17 +114,11 @@ class RidgeInTheWeights(Theorem):
         prompt = TASK.draw(4 if fast else 32, seed)
         changes = (1.001, 1.01, 1.3) if fast else (1.001, 1.01, 1.1, 1.3, 2.0)
         model = model_of("cg", steps=5)
-        collected, reached, unchanged = [], [], []
+        m = Measurement()
         for ridge in changes:
             seen = change_ridge(model, model_of("cg", ridge, steps=5), prompt)
-            collected.append(seen.prediction_apart / EXACT)
-            reached.append(max(seen.prediction_apart, 1e-17))
-            unchanged.append(seen.unchanged_apart)
-        names = [f"λ' = {ridge:g}" for ridge in changes]
-        lines = [
-            Line("λ changed in the weights", names, reached),
-            Line("unchanged (control)", names, unchanged),
-        ]
-        axes = Axes("", "distance to the solver at λ'", bars="beside")
+            m.count(seen.prediction_apart / EXACT)
+            m.draw_worst("λ changed in the weights", f"λ' = {ridge:g}", seen.prediction_apart)
+            m.draw("unchanged (control)", f"λ' = {ridge:g}", seen.unchanged_apart)
         settings = f"{len(changes)} values of λ', {len(prompt.phi)} prompts, 5 steps"
-        return Outcome(settings, np.array(collected), lines, axes)
+        return m.outcome(settings, Axes("", "distance to the solver at λ'", bars="beside"))

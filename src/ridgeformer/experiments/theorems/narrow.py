@@ -13,24 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem, ratios
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, krr
 from ridgeformer.tasks import Prompt
 from ridgeformer.tasks.learnable import normal
-from ridgeformer.theory import (
-    approximate_prediction,
-    cross,
-    eigenvalue_after,
-    gram,
-    query_error_bound,
-    rank_error,
-    resolvent_bound,
-    resolvent_difference,
-)
 from ridgeformer.theory.systems import lengths, spectral
 from ridgeformer.transformer import Record
 from ridgeformer.transformer.attention import Attention
@@ -129,9 +120,8 @@ def learned(family: Family, setting: Setting, width: int, seed: int, steps: int)
     for step in range(steps):
         rows.requires_grad_()
         own = setting.through(orthonormal(rows))
-        predicted = approximate_prediction(
-            prompt, gram(prompt, own), cross(prompt, own), ridge=RIDGE
-        )
+        seen = theory.gram(prompt, own), theory.cross(prompt, own)
+        predicted = theory.approximate_prediction(prompt, *seen, ridge=RIDGE)
         (slope,) = torch.autograd.grad((predicted - target).square().mean(), rows)
         rows = rows.detach() - 0.5 * (1 - step / steps) * slope / slope.norm()
     return orthonormal(rows)
@@ -143,10 +133,9 @@ def narrow_model(setting: Setting, rows: Tensor) -> CompiledModel:
         ConjugateGradient(), features=FEATURES, steps=setting.steps(len(rows)), ridge=RIDGE,
         kernel=setting.through(rows), to=setting.to,
     )  # fmt: skip
-    if not model.transformer.config.d_model < FEATURES:
-        raise Refusal(
-            f"d_model is {model.transformer.config.d_model}, not below {FEATURES} features."
-        )
+    d_model = model.transformer.config.d_model
+    if not d_model < FEATURES:
+        raise Refusal(f"d_model is {d_model}, not below {FEATURES} features.")
     return model
 
 
@@ -182,14 +171,29 @@ class NarrowCase:
     alpha: Tensor
 
     @property
+    def whole(self) -> Tensor:
+        """K, of all features."""
+        return theory.gram(self.prompt, self.setting.kernel)
+
+    @property
     def distance(self) -> Tensor:
         """e = ‖K − K̂‖₂"""
-        return spectral(gram(self.prompt, self.setting.kernel) - self.gram)
+        return spectral(self.whole - self.gram)
 
     @property
     def difference(self) -> Tensor:
         """‖A⁻¹ − Â⁻¹‖₂"""
-        return resolvent_difference(gram(self.prompt, self.setting.kernel), self.gram, ridge=RIDGE)
+        return theory.resolvent_difference(self.whole, self.gram, ridge=RIDGE)
+
+    @property
+    def bound(self) -> Tensor:
+        """Of the difference, from the distance."""
+        return theory.resolvent_bound(self.distance, ridge=RIDGE)
+
+    @property
+    def least(self) -> Tensor:
+        """The least difference of rank m, for the linear kernel."""
+        return theory.rank_error(self.prompt, rank=self.width, ridge=RIDGE)
 
 
 def cases(seed: int, fast: bool) -> Iterator[NarrowCase]:
@@ -221,8 +225,8 @@ def measured(setting: Setting, name: str, rows: Tensor, prompt: Prompt) -> Narro
     )  # fmt: skip
 
 
-def told(models_run: list[NarrowCase], prompts: int) -> str:
-    widest = max(case.d_model for case in models_run)
+def told(models_run: list[NarrowCase]) -> str:
+    widest, prompts = max(case.d_model for case in models_run), len(models_run[0].prompt.phi)
     return (
         f"{len(models_run)} compiled models of p = {FEATURES} features and d_model ≤ {widest}, {prompts} prompts "
         f"of {SUPPORTS} supports, λ = {RIDGE:g}"
@@ -238,20 +242,13 @@ class NarrowTruncation(Theorem):
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        prompts, family = 8 if fast else 64, Family.drawn(seed)
-        collected, models, worst, predicted = [], [], [], []
-        widths = LINEAR.fast_widths if fast else LINEAR.widths
-        for width in widths:
-            prompt = family.prompts(prompts, seed + 1, along=width)
+        m, family, models_run = Measurement(), Family.drawn(seed), []
+        for width in LINEAR.fast_widths if fast else LINEAR.widths:
+            prompt = family.prompts(8 if fast else 64, seed + 1, along=width)
             case = measured(LINEAR, "leading", leading(family, width), prompt)
-            bound = rank_error(prompt, rank=width, ridge=RIDGE)
-            collected.append(ratios(case.difference.numpy(), bound.numpy(), 0.0))
-            models.append(case)
-            worst.append(float(case.difference.max()))
-            predicted.append(float(bound.max()))
-        lines = [Line("measured", widths, worst), Line("measured, theory", widths, predicted, True)]
-        axes = Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂")
-        return Outcome(told(models, prompts), np.concatenate(collected), lines, axes)
+            m.at("measured", width, case.difference, case.least, dotted="measured, theory")
+            models_run.append(case)
+        return m.outcome(told(models_run), Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂"))
 
 
 class NarrowWidth(Theorem):
@@ -265,43 +262,30 @@ class NarrowWidth(Theorem):
     see = "Linear kernel: each projection under its bound, and none below the leading directions."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        models_run = list(cases(seed, fast))
-        upper, lower = resolvent_ratios(models_run), rank_ratios(models_run)
-        lines = []
-        for name in ("leading", "random", "learned"):
-            shown = [c for c in models_run if c.name == name and c.setting.low_rank]
-            widths = [c.width for c in shown]
-            bounds = [float(resolvent_bound(c.distance, ridge=RIDGE).max()) for c in shown]
-            lines += [
-                Line(name, widths, [float(c.difference.max()) for c in shown]),
-                Line(f"{name}, bound", widths, bounds, bound=True),
-            ]
-        least = [float(rank_error(c.prompt, rank=c.width, ridge=RIDGE).max()) for c in shown]
-        lines.append(Line("least of rank m", widths, least, bound=True))
-        axes = Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂, linear kernel")
-        settings = told(models_run, len(models_run[0].prompt.phi))
-        return Outcome(settings, np.concatenate([upper, lower]), lines, axes)
+        m, models_run = Measurement(), list(cases(seed, fast))
+        m.count(resolvent_ratios(models_run), rank_ratios(models_run))
+        shown = [c for c in models_run if c.setting.low_rank]
+        for c in shown:
+            m.draw_worst(c.name, c.width, c.difference)
+            m.draw_worst(f"{c.name}, bound", c.width, c.bound, bound=True)
+        for c in shown:
+            if c.name == "leading":  # all of one width have the same prompts
+                m.draw_worst("least of rank m", c.width, c.least, bound=True)
+        return m.outcome(told(models_run), Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂, linear kernel"))
 
 
 def resolvent_ratios(models_run: list[NarrowCase]) -> np.ndarray:
-    return np.concatenate(
-        [
-            ratios(c.difference.numpy(), resolvent_bound(c.distance, ridge=RIDGE).numpy(), 0.0)
-            for c in models_run
-        ]
-    )
+    return np.concatenate([ratios(c.difference, c.bound, 0.0) for c in models_run])
 
 
 def rank_ratios(models_run: list[NarrowCase]) -> np.ndarray:
     """σ_{m+1} over e, and the least difference of rank m over the measured one: linear kernel alone."""
-    least = []
+    m = Measurement()
     for c in models_run:
         if c.setting.low_rank:
-            after = eigenvalue_after(c.prompt, rank=c.width)
-            error = rank_error(c.prompt, rank=c.width, ridge=RIDGE)
-            least.append(ratios(after.numpy(), c.distance.numpy(), 0.0))
-            least.append(ratios(error.numpy(), c.difference.numpy(), 0.0))
-    return np.concatenate(least)
+            m.compare(theory.eigenvalue_after(c.prompt, rank=c.width), c.distance)
+            m.compare(c.least, c.difference)
+    return np.concatenate(m.ratios)
 
 
 class NarrowQuery(Theorem):
@@ -315,27 +299,21 @@ class NarrowQuery(Theorem):
     see = "Linear kernel: worst error of a prediction against m, each projection under its bound."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        models_run = list(cases(seed, fast))
-        pairs = [(c, *query_errors(c)) for c in models_run]
-        lines = []
-        for name in ("leading", "random", "learned"):
-            shown = [v for v in pairs if v[0].name == name and v[0].setting.low_rank]
-            widths = [c.width for c, _, _ in shown]
-            lines += [
-                Line(name, widths, [float(error.max()) for _, error, _ in shown]),
-                Line(f"{name}, bound", widths, [float(b.max()) for _, _, b in shown], bound=True),
-                Line(f"{name}, median", widths, [float(e.median()) for _, e, _ in shown]),
-            ]
-        axes = Axes("features kept m", "|f_model − f*|, linear kernel")
-        all_ratios = [ratios(error.numpy(), bound.numpy(), 0.0) for _, error, bound in pairs]
-        settings = told(models_run, len(models_run[0].prompt.phi))
-        return Outcome(settings, np.concatenate(all_ratios), lines, axes)
+        m, models_run = Measurement(), list(cases(seed, fast))
+        for c in models_run:
+            error, bound = query_errors(c)
+            if c.setting.low_rank:
+                m.at(c.name, c.width, error, bound)
+                m.draw(f"{c.name}, median", c.width, float(error.median()))
+            else:
+                m.compare(error, bound)
+        return m.outcome(told(models_run), Axes("features kept m", "|f_model − f*|, linear kernel"))
 
 
 def query_errors(case: NarrowCase) -> tuple[Tensor, Tensor]:
     """|f_model − f*| and its bound, [batch, q, r]."""
     exact = krr(case.prompt, ridge=RIDGE, kernel=case.setting.kernel)
-    width = query_error_bound(
+    width = theory.query_error_bound(
         case.prompt, case.gram, case.cross, ridge=RIDGE, kernel=case.setting.kernel
     )
     system = case.gram + RIDGE * torch.eye(SUPPORTS, dtype=torch.float64)

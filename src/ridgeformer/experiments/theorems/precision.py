@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import product
+
 import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.compiler import LinearAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.compiler import LinearAttention
+from ridgeformer.compiler.job import Dtype
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import (
     Chebyshev,
@@ -38,11 +41,8 @@ def drawn(size: tuple[int, int], condition: float, prompts: int, seed: int) -> t
     return prompt, task.max_eigenvalue * (1 + 1e-6)  # rounded data may exceed it a little
 
 
-def run_model(solver: Solver, prompt: Prompt, top: float, steps: int, dtype: str) -> Trajectory:
-    model = compile(
-        solver, features=prompt.features, steps=steps, ridge=RIDGE, to=LinearAttention(top),
-        dtype=dtype,  # type: ignore[arg-type]
-    )  # fmt: skip
+def run_model(solver: Solver, prompt: Prompt, top: float, steps: int, dtype: Dtype) -> Trajectory:
+    model = compiled(solver, prompt, LinearAttention(top), steps=steps, ridge=RIDGE, dtype=dtype)
     return trajectory(model, prompt.to(getattr(torch, dtype)), states=True)
 
 
@@ -73,40 +73,30 @@ class SinglePrecision(Theorem):
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompts, steps, unit = 16 if fast else 128, 12 if fast else 40, theory.UNIT["float32"]
         solvers: tuple[Solver, ...] = (GradientDescent(), Chebyshev(), HeavyBall())
-        collected, lines = [], []
-        for size in SIZES:
-            for solver in solvers:
-                worst, bounds, control = [], [], []
-                for condition in CONDITIONS[fast]:
-                    prompt, top = drawn(size, condition, prompts, seed)
-                    interval = (RIDGE, RIDGE + top)
-                    run = run_model(solver, prompt, top, steps, "float32")
-                    alphas = run.states["alpha"]
-                    local = residual_errors(solver, prompt, alphas, interval)
-                    carried = theory.residual_round_off_bound(
-                        prompt, alphas, interval=interval, unit=unit
-                    )
-                    exact = solve(solver, prompt, steps=steps, ridge=RIDGE, interval=interval)
-                    error = (run.predictions - exact.predictions).abs()
-                    bound = theory.fixed_round_off_bound(
-                        solver, prompt, alphas, ridge=RIDGE, interval=interval, unit=unit
-                    )
-                    collected.append(ratios(local.numpy(), carried.numpy(), 0.0))
-                    collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
-                    if size == SIZES[0]:
-                        double = run_model(solver, prompt, top, steps, "float64").predictions
-                        worst.append(float(error.max()))
-                        bounds.append(float(bound.max()))
-                        control.append(float((double - exact.predictions).abs().max()))
-                if size == SIZES[0]:
-                    lines += [
-                        Line(solver.name, CONDITIONS[fast], worst),
-                        Line(f"{solver.name}, bound", CONDITIONS[fast], bounds, bound=True),
-                        Line(f"{solver.name}, float64", CONDITIONS[fast], control),
-                    ]
-        settings = f"3 solvers, {len(CONDITIONS[fast])} condition numbers, {prompts} prompts, {steps} steps"
-        axes = Axes("κ", "|f̂_t − f_t|, worst step", log_x=True)
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        m, conditions = Measurement(), CONDITIONS[fast]
+        for size, solver, condition in product(SIZES, solvers, conditions):
+            prompt, top = drawn(size, condition, prompts, seed)
+            interval = (RIDGE, RIDGE + top)
+            run = run_model(solver, prompt, top, steps, "float32")
+            alphas = run.states["alpha"]
+            local = residual_errors(solver, prompt, alphas, interval)
+            carried = theory.residual_round_off_bound(prompt, alphas, interval=interval, unit=unit)
+            m.compare(local, carried)
+            exact = solve(solver, prompt, steps=steps, ridge=RIDGE, interval=interval).predictions
+            error = (run.predictions - exact).abs()
+            bound = theory.fixed_round_off_bound(
+                solver, prompt, alphas, ridge=RIDGE, interval=interval, unit=unit
+            )
+            if size == SIZES[0]:
+                m.at(solver.name, condition, error, bound)
+                double = run_model(solver, prompt, top, steps, "float64").predictions
+                m.draw_worst(f"{solver.name}, float64", condition, (double - exact).abs())
+            else:
+                m.compare(error, bound)
+        settings = (
+            f"3 solvers, {len(conditions)} condition numbers, {prompts} prompts, {steps} steps"
+        )
+        return m.outcome(settings, Axes("κ", "|f̂_t − f_t|, worst step", log_x=True))
 
 
 class SinglePrecisionCG(Theorem):
@@ -121,31 +111,23 @@ class SinglePrecisionCG(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompts, unit = 16 if fast else 128, theory.UNIT["float32"]
-        collected = []
-        lines: dict[str, list[float]] = {
-            name: [] for name in ("cg", "cg, bound", "residual", "u·κ·‖y‖")
-        }
-        for size in SIZES:
-            for condition in CONDITIONS[fast]:
-                prompt, top = drawn(size, condition, prompts, seed)
-                run = run_model(ConjugateGradient(), prompt, top, 3 * size[0] + 2, "float32")
-                alphas = run.states["alpha"].double()
-                error = (run.predictions - krr(prompt, ridge=RIDGE)).abs()
-                bound = theory.cg_round_off_bound(
-                    prompt, alphas, run.predictions, ridge=RIDGE, unit=unit
-                )
-                collected.append(ratios(error[1:].numpy(), bound[1:].numpy(), 0.0))
-                if size == SIZES[0]:
-                    system = preconditioned_system(prompt, ridge=RIDGE)
-                    left = lengths(prompt.y - system @ alphas[-1], 1)
-                    lines["cg"].append(float(error[-1].max()))
-                    lines["cg, bound"].append(float(bound[-1].max()))
-                    lines["residual"].append(float(left.max()))
-                    lines["u·κ·‖y‖"].append(unit * condition * float(lengths(prompt.y, 1).max()))
-        drawn_lines = [
-            Line(name, CONDITIONS[fast], values, name not in ("cg", "residual"))
-            for name, values in lines.items()
-        ]
-        settings = f"{len(CONDITIONS[fast])} condition numbers, {prompts} prompts, 3p + 2 steps"
-        axes = Axes("κ", "|f̂_T − f*|", log_x=True)
-        return Outcome(settings, np.concatenate(collected), drawn_lines, axes)
+        m, conditions = Measurement(), CONDITIONS[fast]
+        for size, condition in product(SIZES, conditions):
+            prompt, top = drawn(size, condition, prompts, seed)
+            run = run_model(ConjugateGradient(), prompt, top, 3 * size[0] + 2, "float32")
+            alphas = run.states["alpha"].double()
+            error = (run.predictions - krr(prompt, ridge=RIDGE)).abs()
+            bound = theory.cg_round_off_bound(
+                prompt, alphas, run.predictions, ridge=RIDGE, unit=unit
+            )
+            m.compare(error[1:], bound[1:])
+            if size == SIZES[0]:
+                system = preconditioned_system(prompt, ridge=RIDGE)
+                left = lengths(prompt.y - system @ alphas[-1], 1)
+                m.draw_worst("cg", condition, error[-1])
+                m.draw_worst("cg, bound", condition, bound[-1], bound=True)
+                m.draw_worst("residual", condition, left)
+                size_of_target = float(lengths(prompt.y, 1).max())
+                m.draw("u·κ·‖y‖", condition, unit * condition * size_of_target, bound=True)
+        settings = f"{len(conditions)} condition numbers, {prompts} prompts, 3p + 2 steps"
+        return m.outcome(settings, Axes("κ", "|f̂_T − f*|", log_x=True))

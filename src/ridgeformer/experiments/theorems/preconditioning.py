@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from math import sqrt
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.compiler import Exact, LinearAttention, compile
-from ridgeformer.experiments.theorems.base import Line, Outcome, Theorem, ratios
-from ridgeformer.experiments.theorems.depth import STEPS, curves
-from ridgeformer.models import trajectory
+from ridgeformer.compiler import Exact, LinearAttention
+from ridgeformer.experiments.theorems.base import Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
+from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.solvers import ConjugateGradient, krr
 from ridgeformer.solvers.machine import Precondition
 from ridgeformer.tasks import KernelDraw, Prompt
@@ -63,13 +62,13 @@ def nearly_tight(k: int = 8, near: float = 1e-8, far: float = 1e-4) -> tuple[Pro
     return Prompt(phi, torch.ones(1, k, 1, dtype=torch.float64), phi[:, :1]), ridge
 
 
-def scaling_ratios(prompt: Prompt, ridge: float, scaling: Tensor) -> list[np.ndarray]:
+def compare_scaling(m: Measurement, prompt: Prompt, ridge: float, scaling: Tensor) -> None:
     """cond(S_J) over its bound with λ_max(S_J), and that bound over the one with k."""
     jacobi = theory.preconditioned_condition(prompt, ridge=ridge, precondition="jacobi")
     bound = theory.jacobi_condition_bound(prompt, scaling, ridge=ridge)
     system = theory.preconditioned_system(prompt, ridge=ridge)
-    last = prompt.supports * condition_of(system, scaling)
-    return [ratios(jacobi.numpy(), bound.numpy(), 0.0), ratios(bound.numpy(), last.numpy(), 0.0)]
+    m.compare(jacobi, bound)
+    m.compare(bound, prompt.supports * condition_of(system, scaling))
 
 
 class DiagonalPreconditioners(Theorem):
@@ -87,39 +86,28 @@ class DiagonalPreconditioners(Theorem):
     def measure(self, seed: int, fast: bool) -> Outcome:
         steps, prompts = (6, 8) if fast else (10, 64)
         prompt = badly_scaled(prompts, seed)
-        rates, lines = jacobi_rates(prompt, steps)
-        collected = [rates]
-        generator = torch.Generator().manual_seed(seed)
+        m, generator = Measurement(), torch.Generator().manual_seed(seed)
+        jacobi_rates(m, prompt, steps)
         for spread in (0.0, 0.5, 2.0):
             noise = torch.randn(prompts, SUPPORTS, 1, generator=generator, dtype=torch.float64)
-            collected += scaling_ratios(prompt, RIDGE, (spread * noise).exp())
-        collected += scaling_ratios(prompt, RIDGE, optimised(prompt, RIDGE, 20 if fast else 100))
+            compare_scaling(m, prompt, RIDGE, (spread * noise).exp())
+        compare_scaling(m, prompt, RIDGE, optimised(prompt, RIDGE, 20 if fast else 100))
         tight, ridge = nearly_tight()
-        collected += scaling_ratios(
-            tight, ridge, torch.ones(1, tight.supports, 1, dtype=torch.float64)
-        )
+        compare_scaling(m, tight, ridge, torch.ones_like(tight.y))
         settings = (
             f"{prompts} prompts of {SUPPORTS} badly scaled supports, {steps} steps; 5 diagonals, one of "
             "them optimised, and the nearly tight case"
         )
-        return Outcome(settings, np.concatenate(collected), lines, STEPS)
+        return m.outcome(settings, STEPS)
 
 
-def jacobi_rates(prompt: Prompt, steps: int) -> tuple[np.ndarray, list[Line]]:
+def jacobi_rates(m: Measurement, prompt: Prompt, steps: int) -> None:
     """Compiled CG with Jacobi's preconditioner, and without one as control, each by its own bound."""
-    exact = krr(prompt, ridge=RIDGE)
+    floor = 1e-10 * float(krr(prompt, ridge=RIDGE).abs().max())
     top = float(torch.linalg.matrix_norm(prompt.phi, 2).square().max())
-    collected, lines = [], []
+    to = LinearAttention(top, products=Exact())
     kinds: dict[str, Precondition] = {"jacobi": "jacobi", "plain CG (control)": "none"}
     for name, kind in kinds.items():
-        model = compile(
-            ConjugateGradient(kind), features=prompt.features, steps=steps, ridge=RIDGE,
-            to=LinearAttention(top, products=Exact()),
-        )  # fmt: skip
-        error = (trajectory(model, prompt).predictions - exact).abs().numpy()
-        bound = theory.cg_prediction_bound(
-            prompt, ridge=RIDGE, steps=steps, precondition=kind
-        ).numpy()
-        collected.append(ratios(error, bound, 1e-10 * float(exact.abs().max())))
-        lines += curves(name, error, bound)
-    return np.concatenate(collected), lines
+        model = compiled(ConjugateGradient(kind), prompt, to, steps=steps, ridge=RIDGE)
+        bound = theory.cg_prediction_bound(prompt, ridge=RIDGE, steps=steps, precondition=kind)
+        m.by_step(name, prediction_errors(model, prompt), bound, floor, first=0)

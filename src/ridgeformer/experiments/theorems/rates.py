@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
 from ridgeformer import theory
-from ridgeformer.compiler import LinearAttention, SoftmaxAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Outcome, Theorem, ratios
-from ridgeformer.experiments.theorems.depth import STEPS, curves
+from ridgeformer.compiler import LinearAttention, SoftmaxAttention
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
+from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.hard import hard_for_outputs
 from ridgeformer.kernels import Gaussian, Linear
-from ridgeformer.models import trajectory
 from ridgeformer.solvers import (
     BlockCG,
     Chebyshev,
@@ -40,21 +39,13 @@ class RowSumRate(Theorem):
         task = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.4)
         prompt = task.draw(prompts, seed).inside(1.5)
         interval = EagerMachine(prompt, kernel, ridge).interval("row-sum")
-        exact = krr(prompt, ridge=ridge, kernel=kernel)
-        collected, lines = [], []
+        m = Measurement()
         for solver, bounded in (
             (Richardson("row-sum", interval), theory.richardson_prediction_bound),
             (Chebyshev("row-sum", interval), theory.chebyshev_prediction_bound),
         ):
-            model = compile(
-                solver,
-                features=2,
-                steps=steps,
-                ridge=ridge,
-                kernel=kernel,
-                to=SoftmaxAttention(1.5, supports),
-            )
-            error = (trajectory(model, prompt).predictions - exact).abs().numpy()
+            to = SoftmaxAttention(1.5, supports)
+            model = compiled(solver, prompt, to, steps=steps, ridge=ridge, kernel=kernel)
             bound = bounded(
                 prompt,
                 ridge=ridge,
@@ -62,11 +53,10 @@ class RowSumRate(Theorem):
                 kernel=kernel,
                 precondition="row-sum",
                 interval=interval,
-            ).numpy()
-            collected.append(ratios(error[1:], bound[1:], 1e-9))
-            lines += curves(solver.name, error, bound)
+            )
+            m.by_step(solver.name, prediction_errors(model, prompt, kernel), bound, 1e-9)
         settings = f"Gaussian kernel, {prompts} prompts of {supports} supports, {steps} steps"
-        return Outcome(settings, np.concatenate(collected), lines, STEPS)
+        return m.outcome(settings, STEPS)
 
 
 class SeveralOutputs(Theorem):
@@ -86,34 +76,26 @@ class SeveralOutputs(Theorem):
         prompts, steps, outputs = (8, 5, 3) if fast else (64, 6, 3)
         task = KernelDraw(kernel=Linear(), features=16, supports=24, outputs=outputs, scale=0.5)
         hard = hard_for_outputs(1.0, 19.0, steps, outputs)
-        collected, lines = [], []
+        m = Measurement()
         for label, prompt in (("random", task.draw(prompts, seed)), ("hardest", hard)):
-            exact = krr(prompt, ridge=1.0)
             block = solve(BlockCG(), prompt, steps=steps, ridge=1.0, states=True)
-            model = compile(
-                ConjugateGradient(),
-                features=prompt.features,
-                outputs=outputs,
-                steps=steps,
-                ridge=1.0,
-                to=LinearAttention(float(theory.system_eigenvalues(prompt, ridge=1.0).max())),
+            top = float(theory.system_eigenvalues(prompt, ridge=1.0).max())
+            model = compiled(ConjugateGradient(), prompt, LinearAttention(top), steps=steps)
+            bound = theory.block_cg_prediction_bound(prompt, ridge=1.0, steps=steps)
+            m.by_step(
+                f"{label}: shared head, compiled", prediction_errors(model, prompt), bound, 1e-9
             )
-            bound = theory.block_cg_prediction_bound(prompt, ridge=1.0, steps=steps).numpy()
-            drawn = []
-            runs = {"shared head, compiled": trajectory(model, prompt), "block CG": block}
-            for name, run in runs.items():
-                error = (run.predictions - exact).abs().numpy()
-                collected.append(ratios(error[1:], bound[1:], 1e-9))
-                drawn += curves(f"{label}: {name}", error, bound)
-            lines += drawn[:3]  # one bound for both
-            energy = theory.energy_error(block.states["alpha"], prompt, ridge=1.0).numpy()
-            alone = theory.block_cg_energy_bound(prompt, ridge=1.0, steps=steps).numpy()
-            collected.append(ratios(energy[2:], alone[2:], 1e-9))
+            error = (block.predictions - krr(prompt, ridge=1.0)).abs()
+            m.compare(error[1:], bound[1:], 1e-9)
+            for t, apart in enumerate(error):
+                m.draw_worst(f"{label}: block CG", t, apart)  # under the same bound
+            energy = theory.energy_error(block.states["alpha"], prompt, ridge=1.0)
+            alone = theory.block_cg_energy_bound(prompt, ridge=1.0, steps=steps)
+            m.compare(energy[2:], alone[2:], 1e-9)
         settings = (
             f"{outputs} outputs, {prompts} prompts of 24 supports and the hardest, {steps} steps"
         )
-        axes = Axes("step", "|f_t − f*|, worst output")
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, Axes("step", "|f_t − f*|, worst output"))
 
 
 class Disturbed(EagerMachine):
@@ -144,20 +126,17 @@ class InexactCG(Theorem):
         task = KernelDraw(kernel=Linear(), features=12, supports=20, scale=0.5)
         prompt = task.draw(prompts, seed)
         system = EagerMachine(prompt, Linear(), 1.0).dense_system()
-        collected, lines = [], []
+        m = Measurement()
         for error in (1e-2, 1e-4, 1e-6):
             machine, solver = Disturbed(prompt, 1.0, error, seed), ConjugateGradient()
-            state = solver.init(machine)
-            states = [state]
+            states = [solver.init(machine)]
             for t in range(1, steps + 1):
-                state = solver.step(machine, state, t)
-                states.append(state)
+                states.append(solver.step(machine, states[-1], t))
             alphas = torch.stack([s.alpha for s in states])
             carried = torch.stack([s.scale * s.r for s in states])
-            gap = (prompt.y - system @ alphas - carried).norm(dim=2).numpy()
-            bound = theory.residual_gap_bound(alphas, operator_error=error).numpy()
-            collected.append(ratios(gap[1:], bound[1:], 1e-11))
-            lines += curves(f"ε = {error:g}", gap[1:], bound[1:], first=1)
+            gap = (prompt.y - system @ alphas - carried).norm(dim=2)
+            bound = theory.residual_gap_bound(alphas, operator_error=error)
+            for t in range(1, steps + 1):
+                m.at(f"ε = {error:g}", t, gap[t], bound[t], 1e-11)
         settings = f"3 sizes of error, {prompts} prompts of 20 supports, {steps} steps"
-        axes = Axes("step", "‖true − carried residual‖")
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, Axes("step", "‖true − carried residual‖"))

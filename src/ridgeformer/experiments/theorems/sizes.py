@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
+from functools import partial
 
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, Solver
 
@@ -49,13 +48,8 @@ class Law:
 
 
 def fixed(solver: Solver, to: LinearAttention, remembers: bool) -> Law:
-    gated = to.products is not None
-    return Law(
-        solver,
-        to,
-        lambda p, r, t: theory.semi_iteration_size(p, r, t, remembers=remembers, gated=gated),
-        Linear(),
-    )
+    size = partial(theory.semi_iteration_size, remembers=remembers, gated=to.products is not None)
+    return Law(solver, to, size, Linear())
 
 
 def laws() -> list[Law]:
@@ -90,17 +84,17 @@ class Sizes(Theorem):
     def measure(self, seed: int, fast: bool) -> Outcome:
         sizes = [(3, 1, 3), (4, 2, 5)] if fast else [(2, 3, 3), (4, 1, 4), (5, 2, 6), (9, 4, 3)]
         drawn = (4, 8) if fast else (4, 8, 12, 16)
-        counted: list[float] = []
-        lines = []
+        m = Measurement()
         for law in laws():
             for size in sizes:
-                counted += compared(law, *size)
-            numbers = [parameters_of(law.compile(4, 1, t), 4, 1, law.gated) for t in drawn]
-            counted += [same(*pair) for pair in numbers]
-            lines.append(Line(law.label, drawn, [pair[0] for pair in numbers]))
-            lines.append(Line(f"{law.label}, formula", drawn, [pair[1] for pair in numbers], True))
+                m.count(*compared(law, *size))
+            for t in drawn:
+                counted, formula = parameters_of(law.compile(4, 1, t), 4, 1, law.gated)
+                m.count(same(counted, formula))
+                m.draw(law.label, t, counted)
+                m.draw(f"{law.label}, formula", t, formula, bound=True)
         settings = f"{len(laws())} constructions, {len(sizes)} sizes of each"
-        return Outcome(settings, np.array(counted), lines, Axes("steps T", "parameters"))
+        return m.outcome(settings, Axes("steps T", "parameters"))
 
 
 def compared(law: Law, features: int, outputs: int, steps: int) -> list[float]:

@@ -6,16 +6,12 @@ import numpy as np
 import torch
 
 from ridgeformer import theory
-from ridgeformer.compiler import HeadPairs, Interpolated, SoftmaxAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
-from ridgeformer.experiments.theorems.cases import ball
-from ridgeformer.kernels import Exponential, Gaussian, Linear
+from ridgeformer.compiler import HeadPairs, Interpolated, SoftmaxAttention
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import ball, compiled
+from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
-from ridgeformer.solvers import (
-    GradientDescent,
-    NadarayaWatson,
-    Richardson,
-)
+from ridgeformer.solvers import GradientDescent, NadarayaWatson, Richardson
 from ridgeformer.tasks import Prompt
 
 
@@ -40,28 +36,17 @@ class InterpolatedProducts(Theorem):
         phi[:few], query[:few, 0], y[: few // 2] = phi[:few, :1], phi[:few, 0], y[: few // 2, :1]
         y[: few // 2] *= torch.rand(few // 2, 1, 1, generator=generator, dtype=torch.float64)
         prompt = Prompt(phi, y, query)
-        solver = Richardson(precondition="row-sum")
+        m, solver = Measurement(), Richardson(precondition="row-sum")
         widths = (256, 512, 1024) if fast else (256, 512, 1024, 2048, 4096)
-        collected, worst, promised = [], [], []
         for width in widths:
-            model = compile(
-                solver,
-                features=2,
-                steps=steps,
-                ridge=ridge,
-                kernel=kernel,
-                to=SoftmaxAttention(radius, k, products=Interpolated(2.0, width=width)),
-            )
+            to = SoftmaxAttention(radius, k, products=Interpolated(2.0, width=width))
+            model = compiled(solver, prompt, to, steps=steps, ridge=ridge, kernel=kernel)
             error = trajectory(model, prompt).predictions - reference(model, prompt).predictions
             bound = model.certificate.absolute_error
             assert bound is not None
-            collected.append(ratios(error.abs().numpy(), np.array(bound), 0.0))
-            worst.append(float(error.abs().max()))
-            promised.append(bound)
-        lines = [Line("measured", widths, worst), Line("certified", widths, promised, bound=True)]
+            m.at("measured", width, error.abs(), bound, dotted="certified")
         settings = f"{len(widths)} widths, {prompts} prompts of {k} supports, {steps} steps"
-        axes = Axes("MLP width", "|model − solver|", log_x=True)
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, Axes("MLP width", "|model − solver|", log_x=True))
 
 
 class DotProducts(Theorem):
@@ -72,45 +57,25 @@ class DotProducts(Theorem):
     see = "Error against the scale of the logits: slopes 2, 4, 6, 8, down to the round-off floor."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        k, p, radius = 31, 4, 1.0
-        prompts = 8 if fast else 32
+        k, p, radius, prompts = 31, 4, 1.0, 8 if fast else 32
         prompt = two_ends(prompts, k, p, radius, seed)
         step = 2 / (2 + k * radius**2)  # α after one step of gradient descent is η·y
         scores = (prompt.phi_query @ prompt.phi.mT).numpy()
         values = step * prompt.y.mT.numpy()
         exact = (scores * values).sum(-1)
-        collected, lines = [], []
+        m = Measurement()
         for pairs in (1, 2, 3, 4):
-            scales = np.geomspace(0.004, 0.95 * np.pi / 2 / pairs, 5 if fast else 12)
-            errors, bounds = [], []
+            scales = np.geomspace(0.004, 0.95 * np.pi / 2 / pairs, 5 if fast else 12).tolist()
             for epsilon in scales:
-                model = compile(
-                    GradientDescent(),
-                    features=p,
-                    steps=1,
-                    ridge=1.0,
-                    kernel=Linear(),
-                    to=SoftmaxAttention(
-                        radius, k, dot_products=HeadPairs(2 * pairs, float(epsilon))
-                    ),
-                )
+                to = SoftmaxAttention(radius, k, dot_products=HeadPairs(2 * pairs, epsilon))
+                model = compiled(GradientDescent(), prompt, to)
                 error = np.abs(model.predict(prompt).numpy()[..., 0] - exact)
                 bound = theory.dot_product_bound(
-                    scores,
-                    values,
-                    epsilon=float(epsilon),
-                    pairs=pairs,
-                    max_norm=radius,
-                    features=p,
+                    scores, values, epsilon=epsilon, pairs=pairs, max_norm=radius, features=p
                 )
-                collected.append(ratios(error, bound, 0.0))
-                errors.append(float(error.max()))
-                bounds.append(float(bound.max()))
-            lines.append(Line(f"{2 * pairs} heads", scales.tolist(), errors))
-            lines.append(Line(f"{2 * pairs} heads, bound", scales.tolist(), bounds, bound=True))
+                m.at(f"{2 * pairs} heads", epsilon, error, bound)
         settings = f"2 to 8 heads, {len(scales)} scales, {prompts} prompts of {k} supports"
-        axes = Axes("ε, with |φ| ≤ 1", "error of a mat-vec", log_x=True)
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, Axes("ε, with |φ| ≤ 1", "error of a mat-vec", log_x=True))
 
 
 def two_ends(prompts: int, supports: int, features: int, radius: float, seed: int) -> Prompt:
@@ -140,36 +105,23 @@ class Normaliser(Theorem):
     attained = 1e-3  # round-off adds up as if at random, the bound as if it conspired
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        k, p, radius = 15, 3, 1.0
-        prompts = 8 if fast else 64
+        k, p, radius, prompts = 15, 3, 1.0, 8 if fast else 64
         prompt = two_ends(prompts, k, p, radius, seed)
-        collected, measured, bounds = [], [], []
-        temperatures = np.geomspace(0.04, 40, 5 if fast else 13)
+        m, temperatures = Measurement(), np.geomspace(0.04, 40, 5 if fast else 13).tolist()
         for temperature in temperatures:
-            kernel = Exponential(float(temperature))
-            model = compile(
-                GradientDescent(),
-                features=p,
-                steps=1,
-                ridge=1.0,
-                kernel=kernel,
-                to=SoftmaxAttention(radius, k),
-            )
-            whole = theory.cross(prompt, kernel)
+            kernel, to = Exponential(temperature), SoftmaxAttention(radius, k)
+            model = compiled(GradientDescent(), prompt, to, kernel=kernel)
+            sums = 1 + theory.cross(prompt, kernel).sum(-1)
             exact = reference(model, prompt, states=True)
             largest = exact.states["alpha"][-1].abs().amax((1, 2))[:, None]
             error = (model.predict(prompt) - exact.predictions[-1])[..., 0].abs() / largest
             bound = theory.normaliser_round_off(
-                1 + whole.sum(-1), tokens=k + 1, features=p, logit=radius**2 / float(temperature)
+                sums, tokens=k + 1, features=p, logit=radius**2 / temperature
             )
-            collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
-            measured.append(max(float(error.max()), 1e-17))
-            bounds.append(float(bound.max()))
-        x = temperatures.tolist()
-        lines = [Line("measured", x, measured), Line("measured, bound", x, bounds, bound=True)]
-        settings = f"{len(x)} temperatures, {prompts} prompts of {k} supports"
+            m.at("measured", temperature, error, bound)
+        settings = f"{len(temperatures)} temperatures, {prompts} prompts of {k} supports"
         axes = Axes("temperature τ, with |φ| ≤ 1", "|fl(D·o) − Kv| / max|v|", log_x=True)
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, axes)
 
 
 class RowSumSpectrum(Theorem):
@@ -182,32 +134,27 @@ class RowSumSpectrum(Theorem):
     def measure(self, seed: int, fast: bool) -> Outcome:
         ridge, prompts = 0.1, 8 if fast else 64
         counts = (2, 4, 8, 16, 32) if fast else (2, 4, 8, 16, 32, 64, 128)
-        collected = []
-        lines: dict[str, list[float]] = {}
+        m = Measurement()
         for name, kernel in (("gaussian", Gaussian(0.5)), ("exponential", Exponential(1.0))):
             for k in counts:
-                generator = torch.Generator().manual_seed(seed)
-                phi = ball(generator, 1.0, prompts, k, 2)
-                same = phi[:, :1].expand(-1, k, -1)
+                phi = ball(torch.Generator().manual_seed(seed), 1.0, prompts, k, 2)
                 y = torch.zeros(prompts, k, 1, dtype=torch.float64)
+                same = phi[:, :1].expand(-1, k, -1)
                 for label, points in (("random", phi), ("in one place", same)):
                     prompt = Prompt(points, y, points[:, :1])
                     values = theory.system_eigenvalues(
                         prompt, ridge=ridge, kernel=kernel, precondition="row-sum"
                     )
-                    low, high = theory.row_sum_spectrum_bound(
-                        theory.row_sums(prompt, kernel), ridge=ridge
-                    )
+                    sums = theory.row_sums(prompt, kernel)
+                    low, high = theory.row_sum_spectrum_bound(sums, ridge=ridge)
                     least, most = values.amin(-1), values.amax(-1)
-                    collected += [(low / least).numpy(), (most / high).numpy()]
-                    for line, value in ((label, most / least), (f"{label}, bound", high / low)):
-                        lines.setdefault(f"{name}, {line}", []).append(float(value.max()))
-        drawn = [Line(n, counts, v, bound=n.endswith("bound")) for n, v in lines.items()]
+                    m.count(low / least, most / high)
+                    m.draw_worst(f"{name}, {label}", k, most / least)
+                    m.draw_worst(f"{name}, {label}, bound", k, high / low, bound=True)
         settings = (
             f"2 kernels, k = {counts[0]} … {counts[-1]}, {prompts} prompts each, λ = {ridge:g}"
         )
-        axes = Axes("supports k", "κ'", log_x=True)
-        return Outcome(settings, np.concatenate(collected), drawn, axes)
+        return m.outcome(settings, Axes("supports k", "κ'", log_x=True))
 
 
 class SmootherLimits(Theorem):
@@ -235,33 +182,22 @@ class SmootherLimits(Theorem):
         mean = y.mean(1, keepdim=True)
         _, nearest = theory.nearest_targets(prompt)
         temperatures = np.geomspace(1e-3, 1e3, 7 if fast else 25).tolist()
-        collected = []
-        names = ("from the mean", "from the nearest neighbour")
-        drawn: dict[str, list[float]] = {}
+        m, to = Measurement(), SoftmaxAttention(products=None)
         for temperature in temperatures:
-            model = compile(
-                NadarayaWatson(),
-                features=p,
-                kernel=Exponential(temperature),
-                to=SoftmaxAttention(products=None),
-            )
-            f = model.predict(prompt)
-            cases = (
-                (
-                    f - mean,
-                    theory.smoother_hot_bound(prompt, temperature=temperature, max_norm=radius),
-                ),
-                (f - nearest, theory.smoother_cold_bound(prompt, temperature=temperature)),
-            )
-            for name, (apart, bound), worst in zip(
-                names, cases, (quarter, next_quarter), strict=True
+            kernel = Exponential(temperature)
+            f = compiled(NadarayaWatson(), prompt, to, ridge=None, kernel=kernel).predict(prompt)
+            hot = theory.smoother_hot_bound(prompt, temperature=temperature, max_norm=radius)
+            cold = theory.smoother_cold_bound(prompt, temperature=temperature)
+            for name, limit, bound, worst in (
+                ("from the mean", mean, hot, quarter),
+                ("from the nearest neighbour", nearest, cold, next_quarter),
             ):
                 # Both bounds are attained: below 1e-6 round-off in f is more than 1e-9 of them.
-                collected.append(ratios(apart.abs().numpy(), bound.numpy(), 1e-6))
-                for line, values in ((name, apart.abs()), (f"{name}, bound", bound)):
-                    largest = float(values.expand_as(f)[worst, 0].max())
-                    drawn.setdefault(line, []).append(max(largest, 1e-17))
-        lines = [Line(n, temperatures, v, bound=n.endswith("bound")) for n, v in drawn.items()]
+                apart, most = (f - limit).abs(), bound.expand_as(f)
+                m.compare(apart, bound, 1e-6)
+                m.draw_worst(name, temperature, apart[worst, 0])
+                m.draw_worst(f"{name}, bound", temperature, most[worst, 0], bound=True)
         settings = f"{len(temperatures)} temperatures, {prompts} prompts of {k} supports"
-        axes = Axes("temperature τ", "distance on the hardest prompts", log_x=True)
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(
+            settings, Axes("temperature τ", "distance on the hardest prompts", log_x=True)
+        )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
-from ridgeformer.solvers import krr
+from ridgeformer.solvers import krr, krr_coefficients
 from ridgeformer.tasks import KernelDraw, Prompt
 
-RIDGE = 0.1
+RIDGE, RANKS = 0.1, range(1, 15)
 KERNELS: dict[str, Kernel] = {
     "linear": Linear(),
     "exponential": Exponential(2.0),
@@ -32,30 +33,24 @@ class WidthRank(Theorem):
     equality = True
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        prompts = 8 if fast else 64
-        collected, lines = [], []
-        ranks = range(1, 15)
+        m, prompts = Measurement(), 8 if fast else 64
         for name, kernel in KERNELS.items():
             prompt = drawn(kernel, prompts, seed)
             whole = theory.gram(prompt, kernel)
-            drawn_ranks, measured, loose = [], [], []
-            for rank in ranks:
+            for rank in RANKS:
                 low = theory.eigen_truncation(prompt, rank=rank, kernel=kernel)
                 difference = theory.resolvent_difference(whole, low, ridge=RIDGE)
                 bound = theory.rank_error(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
-                collected.append(ratios(difference.numpy(), bound.numpy(), 1e-4))
-                tail = theory.tail_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
+                m.compare(difference, bound, 1e-4)
                 if float(bound.max()) > 1e-4:  # where it is not round-off
-                    drawn_ranks.append(rank)
-                    measured.append(float(difference.max()))
-                    loose.append(float(tail.max()))
-            lines += [
-                Line(name, drawn_ranks, measured),
-                Line(f"{name}, tail bound", drawn_ranks, loose, bound=True),
-            ]
-        settings = f"3 kernels, 14 ranks, {prompts} prompts of 16 supports, λ = {RIDGE:g}"
-        axes = Axes("rank m", "‖A⁻¹ − Â⁻¹‖₂")
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+                    m.draw_worst(name, rank, difference)
+                    tail = theory.tail_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
+                    m.draw_worst(f"{name}, tail bound", rank, tail, bound=True)
+        return m.outcome(of_kernels_and_ranks(prompts), Axes("rank m", "‖A⁻¹ − Â⁻¹‖₂"))
+
+
+def of_kernels_and_ranks(prompts: int) -> str:
+    return f"3 kernels, 14 ranks, {prompts} prompts of 16 supports, λ = {RIDGE:g}"
 
 
 class EffectiveDimension(Theorem):
@@ -71,25 +66,19 @@ class EffectiveDimension(Theorem):
     )
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        prompts = 8 if fast else 64
-        collected, lines = [], []
-        ranks = range(1, 15)
+        m, prompts = Measurement(), 8 if fast else 64
         for name, kernel in KERNELS.items():
             prompt = drawn(kernel, prompts, seed)
-            measured, bounds = {}, {}
-            for rank in ranks:
+            for rank in RANKS:
                 value = theory.eigenvalue_after(prompt, rank=rank, kernel=kernel)
                 bound = theory.eigenvalue_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 there = torch.isfinite(bound)  # beyond the effective dimension
-                collected.append(ratios(value[there].numpy(), bound[there].numpy(), 1e-12))
+                m.compare(value[there], bound[there], 1e-12)
                 if float(value.max()) > 1e-12:  # where it is not round-off
-                    measured[rank] = float(value.max())
+                    m.draw_worst(name, rank, value)
                 if there.all():
-                    bounds[rank] = float(bound.max())
-            lines.append(Line(name, list(measured), list(measured.values())))
-            lines.append(Line(f"{name}, bound", list(bounds), list(bounds.values()), bound=True))
-        settings = f"3 kernels, 14 ranks, {prompts} prompts of 16 supports, λ = {RIDGE:g}"
-        return Outcome(settings, np.concatenate(collected), lines, Axes("rank m", "σ_{m+1}"))
+                    m.draw_worst(f"{name}, bound", rank, bound, bound=True)
+        return m.outcome(of_kernels_and_ranks(prompts), Axes("rank m", "σ_{m+1}"))
 
 
 class QueryError(Theorem):
@@ -100,53 +89,42 @@ class QueryError(Theorem):
     see = "Errors of truncated kernels are below the bound; in the last case they are equal to it."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        prompts = 8 if fast else 64
-        kernel = Gaussian(1.0)
+        m, prompts, kernel = Measurement(), 8 if fast else 64, Gaussian(1.0)
         prompt = drawn(kernel, prompts, seed)
         whole, at_queries = theory.gram(prompt, kernel), theory.cross(prompt, kernel)
-        exact = krr(prompt, ridge=RIDGE, kernel=kernel)
         values, vectors = torch.linalg.eigh(whole)
-        collected, measured, bounds = [], [], []
-        cases = []
+        cases: dict[str, tuple[Tensor, Tensor]] = {}
         for rank in range(2, 15, 2):
             kept = torch.arange(prompt.supports) >= prompt.supports - rank
-            projection = (vectors * kept) @ vectors.mT
-            cases.append(
-                (
-                    (vectors * (values.clamp(min=0) * kept)[:, None, :]) @ vectors.mT,
-                    at_queries @ projection,
-                )
-            )
-        alpha = torch.linalg.solve(whole + RIDGE * torch.eye(prompt.supports).double(), prompt.y)
-        cases.append((whole, at_queries + 0.1 * alpha.mT / alpha.norm(dim=1, keepdim=True)))
-        for low, moved in cases:
-            error = (theory.approximate_prediction(prompt, low, moved, ridge=RIDGE) - exact).abs()
-            bound = theory.query_error_bound(prompt, low, moved, ridge=RIDGE, kernel=kernel)
-            collected.append(ratios(error.numpy(), bound.numpy(), 1e-9))
-            measured.append(float(error.max()))
-            bounds.append(float(bound.max()))
-        collected.append(first_term(prompts, seed))
-        x = [*(f"rank {m}" for m in range(2, 15, 2)), "only k(x) moves"]
-        lines = [Line("measured", x, measured), Line("bound", x, bounds, bound=True)]
+            low = (vectors * (values.clamp(min=0) * kept)[:, None, :]) @ vectors.mT
+            cases[f"rank {rank}"] = low, at_queries @ ((vectors * kept) @ vectors.mT)
+        alpha = krr_coefficients(prompt, ridge=RIDGE, kernel=kernel)
+        moved = at_queries + 0.1 * alpha.mT / alpha.norm(dim=1, keepdim=True)
+        cases["only k(x) moves"] = whole, moved
+        for name, (low, seen) in cases.items():
+            m.at("measured", name, *error_and_bound(prompt, low, seen, kernel), 1e-9, "bound")
+        first_term(m, drawn(Linear(), prompts, seed))
         settings = f"7 ranks and both cases of equality, {prompts} prompts of 16 supports"
-        return Outcome(
-            settings, np.concatenate(collected), lines, Axes("", "|f − f̂|", bars="beside")
-        )
+        return m.outcome(settings, Axes("", "|f − f̂|", bars="beside"))
 
 
-def first_term(prompts: int, seed: int) -> np.ndarray:
+def error_and_bound(
+    prompt: Prompt, gram: Tensor, cross: Tensor, kernel: Kernel
+) -> tuple[Tensor, Tensor]:
+    """|f(x) − f̂(x)| when K and k(x) are seen as these, and its bound."""
+    other = theory.approximate_prediction(prompt, gram, cross, ridge=RIDGE)
+    bound = theory.query_error_bound(prompt, gram, cross, ridge=RIDGE, kernel=kernel)
+    return (other - krr(prompt, ridge=RIDGE, kernel=kernel)).abs(), bound
+
+
+def first_term(m: Measurement, prompt: Prompt) -> None:
     """k(x) and y along the first mode that truncation drops, and k(x) seen as it is."""
-    prompt, collected = drawn(Linear(), prompts, seed), []
     vectors = torch.linalg.eigh(theory.gram(prompt)).eigenvectors.flip(-1)
     for rank in range(1, 6):
         mode = vectors[:, :, rank, None]
         along = Prompt(prompt.phi, mode, (prompt.phi.mT @ mode).mT)
         low = theory.eigen_truncation(along, rank=rank)
-        other = theory.approximate_prediction(along, low, theory.cross(along), ridge=RIDGE)
-        error = (other - krr(along, ridge=RIDGE)).abs()
-        bound = theory.query_error_bound(along, low, theory.cross(along), ridge=RIDGE)
-        collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
-    return np.concatenate(collected)
+        m.compare(*error_and_bound(along, low, theory.cross(along), Linear()))
 
 
 class FeatureDrift(Theorem):
@@ -160,38 +138,33 @@ class FeatureDrift(Theorem):
     see = "Largest movement of a prediction against the size of the drift, under the bound."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        prompts = 8 if fast else 64
+        m, prompts = Measurement(), 8 if fast else 64
         generator = torch.Generator().manual_seed(seed)
-        sizes = np.geomspace(1e-4, 1, 5 if fast else 13)
-        collected, lines = [], []
+        sizes = np.geomspace(1e-4, 1, 5 if fast else 13).tolist()
+
+        def moved(x: Tensor, size: float) -> Tensor:
+            noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
+            length: Tensor = noise.norm(dim=-1, keepdim=True)
+            return x + size * noise / length
+
         for name, kernel in KERNELS.items():
             prompt = drawn(kernel, prompts, seed)
-            exact = krr(prompt, ridge=RIDGE, kernel=kernel)
-            measured, bounds = [], []
             for size in sizes:
-
-                def moved(x: torch.Tensor, size: float = float(size)) -> torch.Tensor:
-                    noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
-                    length: torch.Tensor = noise.norm(dim=-1, keepdim=True)
-                    return x + size * noise / length
-
-                other = Prompt(moved(prompt.phi), prompt.y, moved(prompt.phi_query))
-                error = (krr(other, ridge=RIDGE, kernel=kernel) - exact).abs()
-                bound = theory.drift_prediction_bound(prompt, other, ridge=RIDGE, kernel=kernel)
-                collected.append(ratios(error.numpy(), bound.numpy(), 1e-9))
-                measured.append(float(error.max()))
-                bounds.append(float(bound.max()))
-            lines += [
-                Line(name, sizes.tolist(), measured),
-                Line(f"{name}, bound", sizes.tolist(), bounds, bound=True),
+                other = Prompt(moved(prompt.phi, size), prompt.y, moved(prompt.phi_query, size))
+                m.at(name, size, *drift_and_bound(prompt, other, kernel), 1e-9)
+            # Of one support, a query that moves alone.
+            support, before, after = torch.tensor(LONE[name], dtype=torch.float64)[
+                :, None, None, None
             ]
-        collected.append(lone_query())
+            y = torch.ones_like(support)
+            m.compare(
+                *drift_and_bound(Prompt(support, y, before), Prompt(support, y, after), kernel)
+            )
         settings = (
             f"3 kernels, {len(sizes)} sizes of drift, {prompts} prompts of 16 supports; one support and a "
             "query that moves alone"
         )
-        axes = Axes("drift |φ − φ̂|", "|f − f̂|", log_x=True)
-        return Outcome(settings, np.concatenate(collected), lines, axes)
+        return m.outcome(settings, Axes("drift |φ − φ̂|", "|f − f̂|", log_x=True))
 
 
 LONE = {
@@ -202,15 +175,8 @@ LONE = {
 """Where the one support is, and from where to where the query moves: where the kernel is steepest."""
 
 
-def lone_query() -> np.ndarray:
-    collected = []
-    for name, kernel in KERNELS.items():
-        support, before, after = torch.tensor(LONE[name], dtype=torch.float64)[:, None, None, None]
-        y = torch.ones(1, 1, 1, dtype=torch.float64)
-        first, second = Prompt(support, y, before), Prompt(support, y, after)
-        error = (
-            krr(first, ridge=RIDGE, kernel=kernel) - krr(second, ridge=RIDGE, kernel=kernel)
-        ).abs()
-        bound = theory.drift_prediction_bound(first, second, ridge=RIDGE, kernel=kernel)
-        collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
-    return np.concatenate(collected)
+def drift_and_bound(prompt: Prompt, other: Prompt, kernel: Kernel) -> tuple[Tensor, Tensor]:
+    """|f(x) − f̂(x)| of the two prompts, and its bound."""
+    before, after = (krr(given, ridge=RIDGE, kernel=kernel) for given in (prompt, other))
+    bound = theory.drift_prediction_bound(prompt, other, ridge=RIDGE, kernel=kernel)
+    return (after - before).abs(), bound
