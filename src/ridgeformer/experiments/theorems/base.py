@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,6 +17,8 @@ from ridgeformer.registry import Registry
 
 Values = np.ndarray | Tensor | float
 """A number, an array or a tensor."""
+Steps = np.ndarray | Tensor
+"""Values of every step, the steps first."""
 
 EQUAL = 1e-8
 """How far measured/predicted may be from 1 where the theorem is an equality."""
@@ -135,8 +138,12 @@ class Measurement:
     """Collects what is measured for one theorem: ratios to bounds, and the lines of its figure."""
 
     ratios: list[np.ndarray] = field(default_factory=list)
-    drawn: dict[str, tuple[list[Any], list[float], bool]] = field(default_factory=dict)
-    """By the name of a line its x, its y, and whether it is a bound."""
+    points: dict[str, dict[Any, float]] = field(default_factory=dict)
+    """By the name of a line its y at each x."""
+    bounds: set[str] = field(default_factory=set)
+    """The lines that are bounds."""
+    straight: list[Line] = field(default_factory=list)
+    """Vertical and horizontal lines."""
 
     def count(self, *quotients: Values) -> None:
         """Adds cases by their measured/bound."""
@@ -146,64 +153,57 @@ class Measurement:
         """Adds the cases whose value or bound is above the floor."""
         self.count(ratios(measured, bound, floor))
 
-    def draw(self, name: str, x: float | str, y: float, bound: bool = False) -> None:
-        """Adds a point to the line of that name."""
-        xs, ys, _ = self.drawn.setdefault(name, ([], [], bound))
-        xs.append(x)
-        ys.append(float(y))
-
-    def draw_worst(self, name: str, x: float | str, values: Values, bound: bool = False) -> None:
-        """Adds the largest value as a point, above what a logarithmic axis cannot show."""
-        self.draw(name, x, max(float(np.asarray(values).max()), 1e-17), bound)
-
-    def at(
-        self,
-        name: str,
-        x: float | str,
-        measured: Values,
-        bound: Values,
-        floor: float = 0.0,
-        dotted: str = "",
-    ) -> None:
-        """Compares, and draws the largest measured value and the largest bound at x."""
-        self.compare(measured, bound, floor)
-        self.draw_worst(name, x, measured)
-        self.draw_worst(dotted or f"{name}, bound", x, bound, bound=True)
-
-    def by_step(
-        self,
-        name: str,
-        measured: np.ndarray | Tensor,
-        bound: np.ndarray | Tensor,
-        floor: float = 0.0,
-        first: int = 1,
-    ) -> None:
-        """Compares the steps from `first` on, and draws the worst of every step."""
-        self.compare(measured[first:], bound[first:], floor)
-        for t, (error, most) in enumerate(zip(measured, bound, strict=True)):
-            self.draw_worst(name, t, error)
-            self.draw_worst(f"{name}, bound", t, most, bound=True)
-
     def between(self, measured: Values, lower: Values, upper: Values, allowance: Values) -> None:
         """Adds cases on both sides of a statement."""
         self.count(both_sides(measured, lower, upper, allowance))
 
+    def draw(self, name: str, x: float | str, values: Values, bound: bool = False) -> None:
+        """Draws the largest of all values that the line of that name is given at x."""
+        line, y = self.points.setdefault(name, {}), float(np.asarray(values).max())
+        line[x] = max(line.get(x, y), y)
+        if bound:
+            self.bounds.add(name)
+
+    def draw_steps(self, name: str, values: Iterable[Values], bound: bool = False) -> None:
+        """Draws the largest value of each step."""
+        for t, at_step in enumerate(values):
+            self.draw(name, t, at_step, bound)
+
+    def at(
+        self, name: str, x: float | str, measured: Values, bound: Values, floor: float = 0.0,
+        dotted: str = "",
+    ) -> None:  # fmt: skip
+        """Compares, and draws the largest measured value and the largest bound at x."""
+        self.compare(measured, bound, floor)
+        self.draw(name, x, measured)
+        self.draw(dotted or f"{name}, bound", x, bound, bound=True)
+
+    def by_step(
+        self, name: str, measured: Steps, bound: Steps, floor: float = 0.0, first: int = 1
+    ) -> None:
+        """Compares the steps from `first` on, and draws the worst of every step."""
+        self.compare(measured[first:], bound[first:], floor)
+        self.draw_steps(name, measured)
+        self.draw_steps(f"{name}, bound", bound, bound=True)
+
     def mark(self, failures: Mapping[str, float]) -> None:
         """Draws a dotted vertical line, over all that is drawn, where the theory puts a failure."""
-        values = [y for _, ys, _ in self.drawn.values() for y in ys]
-        for name, x in failures.items():
-            self.draw(name, x, min(values), bound=True)
-            self.draw(name, x, max(values), bound=True)
+        values = [y for line in self.points.values() for y in line.values()]
+        ends = [min(values), max(values)]
+        self.straight += [Line(name, [x, x], ends, bound=True) for name, x in failures.items()]
 
     def level(self, name: str, y: float, xs: Iterable[float]) -> None:
         """Draws a dotted horizontal line from the least x to the largest."""
         ends = sorted(xs)
-        self.draw(name, ends[0], y, bound=True)
-        self.draw(name, ends[-1], y, bound=True)
+        self.straight.append(Line(name, [ends[0], ends[-1]], [y, y], bound=True))
 
     def outcome(self, settings: str, axes: Axes) -> Outcome:
-        lines = [Line(name, *line) for name, line in self.drawn.items()]
-        return Outcome(settings, np.concatenate(self.ratios), lines, axes)
+        least = 1e-17 if axes.log_y else -inf  # a logarithmic axis cannot show 0
+        lines = [
+            Line(name, list(line), [max(y, least) for y in line.values()], name in self.bounds)
+            for name, line in self.points.items()
+        ]
+        return Outcome(settings, np.concatenate(self.ratios), lines + self.straight, axes)
 
 
 def ratios(measured: Values, bound: Values, floor: float) -> np.ndarray:

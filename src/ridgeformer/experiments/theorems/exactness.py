@@ -43,7 +43,6 @@ class FiniteTermination(Theorem):
                 m.compare(error[p + 1 :], HALF_THE_DIGITS)
                 m.compare(left, energy)  # α_t is not nearer
                 m.compare(energy[p], left)  # α_p is as near
-                for t, apart in enumerate(error):
-                    m.draw_worst(f"{name}, rank {p}", t, apart)
+                m.draw_steps(f"{name}, rank {p}", error)
         settings = f"rank 2, 4, 6, {prompts} prompts of 16 supports"
         return m.outcome(settings, Axes("step", "|f_t − f*| / max|f*|"))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 
-import numpy as np
 import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import Interpolated
-from ridgeformer.experiments.theorems.base import Axes, Line, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import Case, compiled_cases, numeric_cases
 from ridgeformer.experiments.theorems.sizes import parameters_of, same
 from ridgeformer.kernels import Kernel
@@ -44,16 +43,15 @@ class GeneralTheorem(Theorem):
             for case in self.cases(fast)
             if self.inapplicable(case) is None
         ]
-        worst: dict[str, Line] = {}
+        m = Measurement()
         for case, outcome in measured:
+            m.count(outcome.ratios)
             for line in outcome.lines:
                 name = line.name.replace(case.label, case.solver.name)
-                known = worst.get(name, line)
-                y = np.maximum(known.y, line.y).tolist()
-                worst[name] = Line(name, line.x, y, line.bound)
+                for at, y in enumerate(line.y):
+                    m.draw(name, line.x[at], y, line.bound)
         settings = f"{len(measured)} cases of registered solvers, kernels and targets"
-        collected = np.concatenate([outcome.ratios for _, outcome in measured])
-        return Outcome(settings, collected, list(worst.values()), measured[0][1].axes)
+        return m.outcome(settings, measured[0][1].axes)
 
 
 def allowed_error(case: Case, predictions: torch.Tensor) -> float:
@@ -83,15 +81,13 @@ class CompiledIsSolver(GeneralTheorem):
         return super().inapplicable(case)
 
     def measure_on(self, case: Case, seed: int, fast: bool) -> Outcome:
-        m, model, apart = Measurement(), case.model(), []
+        m, model = Measurement(), case.model()
         for supports in (1, 12):
             prompt = case.prompts(4 if fast else 32, seed, supports)
             expected = reference(model, prompt).predictions
             difference = (trajectory(model, prompt).predictions - expected).abs()
             m.compare(difference, allowed_error(case, expected))
-            apart.append(difference.flatten(1).amax(1))
-        for t, worst in enumerate(torch.stack(apart, 1)):
-            m.draw_worst(case.label, t, worst)
+            m.draw_steps(case.label, difference)
         return m.outcome(case.label, Axes("step", "|model − solver|"))
 
 
@@ -114,7 +110,7 @@ class PolynomialRate(GeneralTheorem):
         return [*numeric_cases(steps=4), *compiled_cases(fast)]
 
     def measure_on(self, case: Case, seed: int, fast: bool) -> Outcome:
-        m, pairs, interval = Measurement(), [], case.interval()
+        m, interval = Measurement(), case.interval()
         for supports in (1, 12):
             prompt = case.prompts(4 if fast else 32, seed, supports)
             exact = krr(prompt, ridge=case.ridge, kernel=case.kernel)
@@ -128,10 +124,8 @@ class PolynomialRate(GeneralTheorem):
             )
             error = (run.predictions - exact).abs()
             m.compare(error[1:], bound[1:] + allowed)
-            pairs.append(torch.stack([v.flatten(1).amax(1) for v in (error, bound)]))
-        for t, (error, bound) in enumerate(torch.stack(pairs).amax(0).T):
-            m.draw_worst(case.label, t, error)
-            m.draw_worst(f"{case.label}, bound", t, bound, bound=True)
+            m.draw_steps(case.label, error)
+            m.draw_steps(f"{case.label}, bound", bound, bound=True)
         return m.outcome(case.label, Axes("step", "|f_t − f*|"))
 
 
@@ -168,7 +162,6 @@ class InexactFixed(GeneralTheorem):
         m = Measurement()
         prompts = [case.prompts(4 if fast else 32, seed, supports) for supports in (1, 12)]
         for steps in depths:
-            worst = []
             for prompt in prompts:
                 machine = InexactProducts(prompt, case.kernel, case.ridge, size)
                 state = case.solver.init(machine)
@@ -179,11 +172,7 @@ class InexactFixed(GeneralTheorem):
                 bound = theory.perturbed_prediction_bound(
                     case.solver, prompt, steps=steps, residual_error=size, **case.system
                 )
-                m.compare(apart, bound, 1e-12)
-                worst.append((float(apart.max()), float(bound.max())))
-            error, most = np.max(worst, axis=0)
-            m.draw_worst(case.label, steps, error)
-            m.draw_worst(f"{case.label}, bound", steps, most, bound=True)
+                m.at(case.label, steps, apart, bound, 1e-12)
         return m.outcome(case.label, Axes("steps", "|f̂_T − f_T|", log_x=True))
 
 

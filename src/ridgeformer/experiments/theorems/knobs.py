@@ -132,7 +132,7 @@ class KnobDepth(Theorem):
             depths = sorted({1, 2, enough // 2, enough - 1, enough, enough + 2} - {0})
             errors = {t: knob.at(name, None, t, ridge, smallest, largest) for t in depths}
             knob.m.count(threshold(errors[enough], errors[enough - 1], tolerance))
-            layers = knob.m.drawn[name][0]
+            layers = list(knob.m.points[name])
             least = layers[depths.index(enough)]
             needed[f"{name}, needs {least:g} layers"] = least
             span += layers
@@ -178,7 +178,7 @@ class KnobConditioning(Theorem):
             error = scaled_error(adaptive, task.draw(batch, seed), ridge)
             bound = METHODS["cg"].factor(condition, steps)
             knob.m.between(error, 0.0, bound, promise(adaptive))
-            knob.m.draw_worst("cg on ordinary prompts", condition, error)
+            knob.m.draw("cg on ordinary prompts", condition, error)
         outside(knob, limits["chebyshev"], steps, 4 if fast else 12)
         knob.m.mark({f"{name}, fails here": x for name, x in limits.items()})
         knob.m.level("ε", tolerance, conditions)
@@ -205,8 +205,8 @@ def outside(knob: Knob, condition: float, steps: int, points: int) -> None:
         bound = theory.chebyshev_residual(value + ridge, (ridge, condition * ridge), steps)
         # The promise is relative to the largest value, which beyond the interval is the error's.
         knob.m.between(error, bound, bound, promise(model) * max(1.0, bound))
-        knob.m.draw_worst(name, x, error)
-        knob.m.draw_worst(f"{name}, predicted", x, bound, bound=True)
+        knob.m.draw(name, x, error)
+        knob.m.draw(f"{name}, predicted", x, bound, bound=True)
 
 
 def refused(model: CompiledModel, prompt: Prompt) -> bool:

@@ -62,7 +62,7 @@ class KnobCollinear(Theorem):
                 error = relative_energy(cg, prompt)
                 # At d = T the floor is the error itself.
                 m.between(error, floor, floor if d == steps else upper, promise(cg))
-                m.draw_worst(cg_name, d, error)
+                m.draw(cg_name, d, error)
                 if floor.max() > 1e-17:
                     m.draw(f"{cg_name}, floor", d, floor.max(), bound=True)
                 to = LinearAttention(tops[d])

@@ -55,7 +55,7 @@ class Ablations(Theorem):
 
         def distances(name: str, counted: list[float], apart: float, intact: float) -> None:
             m.count(np.array(counted) / EXACT)
-            m.draw_worst("to the prediction", name, apart)
+            m.draw("to the prediction", name, apart)
             m.draw("of α to the intact solver (control)", name, intact)
 
         for name in ("cg", "gd", "chebyshev", "heavy-ball"):
@@ -118,7 +118,7 @@ class RidgeInTheWeights(Theorem):
         for ridge in changes:
             seen = change_ridge(model, model_of("cg", ridge, steps=5), prompt)
             m.count(seen.prediction_apart / EXACT)
-            m.draw_worst("λ changed in the weights", f"λ' = {ridge:g}", seen.prediction_apart)
+            m.draw("λ changed in the weights", f"λ' = {ridge:g}", seen.prediction_apart)
             m.draw("unchanged (control)", f"λ' = {ridge:g}", seen.unchanged_apart)
         settings = f"{len(changes)} values of λ', {len(prompt.phi)} prompts, 5 steps"
         return m.outcome(settings, Axes("", "distance to the solver at λ'", bars="beside"))

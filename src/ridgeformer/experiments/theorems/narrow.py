@@ -266,11 +266,11 @@ class NarrowWidth(Theorem):
         m.count(resolvent_ratios(models_run), rank_ratios(models_run))
         shown = [c for c in models_run if c.setting.low_rank]
         for c in shown:
-            m.draw_worst(c.name, c.width, c.difference)
-            m.draw_worst(f"{c.name}, bound", c.width, c.bound, bound=True)
+            m.draw(c.name, c.width, c.difference)
+            m.draw(f"{c.name}, bound", c.width, c.bound, bound=True)
         for c in shown:
             if c.name == "leading":  # all of one width have the same prompts
-                m.draw_worst("least of rank m", c.width, c.least, bound=True)
+                m.draw("least of rank m", c.width, c.least, bound=True)
         return m.outcome(told(models_run), Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂, linear kernel"))
 
 

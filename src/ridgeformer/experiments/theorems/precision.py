@@ -90,7 +90,7 @@ class SinglePrecision(Theorem):
             if size == SIZES[0]:
                 m.at(solver.name, condition, error, bound)
                 double = run_model(solver, prompt, top, steps, "float64").predictions
-                m.draw_worst(f"{solver.name}, float64", condition, (double - exact).abs())
+                m.draw(f"{solver.name}, float64", condition, (double - exact).abs())
             else:
                 m.compare(error, bound)
         settings = (
@@ -124,9 +124,9 @@ class SinglePrecisionCG(Theorem):
             if size == SIZES[0]:
                 system = preconditioned_system(prompt, ridge=RIDGE)
                 left = lengths(prompt.y - system @ alphas[-1], 1)
-                m.draw_worst("cg", condition, error[-1])
-                m.draw_worst("cg, bound", condition, bound[-1], bound=True)
-                m.draw_worst("residual", condition, left)
+                m.draw("cg", condition, error[-1])
+                m.draw("cg, bound", condition, bound[-1], bound=True)
+                m.draw("residual", condition, left)
                 size_of_target = float(lengths(prompt.y, 1).max())
                 m.draw("u·κ·‖y‖", condition, unit * condition * size_of_target, bound=True)
         settings = f"{len(conditions)} condition numbers, {prompts} prompts, 3p + 2 steps"

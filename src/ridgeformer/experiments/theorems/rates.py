@@ -87,8 +87,7 @@ class SeveralOutputs(Theorem):
             )
             error = (block.predictions - krr(prompt, ridge=1.0)).abs()
             m.compare(error[1:], bound[1:], 1e-9)
-            for t, apart in enumerate(error):
-                m.draw_worst(f"{label}: block CG", t, apart)  # under the same bound
+            m.draw_steps(f"{label}: block CG", error)  # under the same bound
             energy = theory.energy_error(block.states["alpha"], prompt, ridge=1.0)
             alone = theory.block_cg_energy_bound(prompt, ridge=1.0, steps=steps)
             m.compare(energy[2:], alone[2:], 1e-9)

@@ -149,8 +149,8 @@ class RowSumSpectrum(Theorem):
                     low, high = theory.row_sum_spectrum_bound(sums, ridge=ridge)
                     least, most = values.amin(-1), values.amax(-1)
                     m.count(low / least, most / high)
-                    m.draw_worst(f"{name}, {label}", k, most / least)
-                    m.draw_worst(f"{name}, {label}, bound", k, high / low, bound=True)
+                    m.draw(f"{name}, {label}", k, most / least)
+                    m.draw(f"{name}, {label}, bound", k, high / low, bound=True)
         settings = (
             f"2 kernels, k = {counts[0]} … {counts[-1]}, {prompts} prompts each, λ = {ridge:g}"
         )
@@ -195,8 +195,8 @@ class SmootherLimits(Theorem):
                 # Both bounds are attained: below 1e-6 round-off in f is more than 1e-9 of them.
                 apart, most = (f - limit).abs(), bound.expand_as(f)
                 m.compare(apart, bound, 1e-6)
-                m.draw_worst(name, temperature, apart[worst, 0])
-                m.draw_worst(f"{name}, bound", temperature, most[worst, 0], bound=True)
+                m.draw(name, temperature, apart[worst, 0])
+                m.draw(f"{name}, bound", temperature, most[worst, 0], bound=True)
         settings = f"{len(temperatures)} temperatures, {prompts} prompts of {k} supports"
         return m.outcome(
             settings, Axes("temperature τ", "distance on the hardest prompts", log_x=True)

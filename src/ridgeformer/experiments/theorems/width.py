@@ -43,9 +43,9 @@ class WidthRank(Theorem):
                 bound = theory.rank_error(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 m.compare(difference, bound, 1e-4)
                 if float(bound.max()) > 1e-4:  # where it is not round-off
-                    m.draw_worst(name, rank, difference)
+                    m.draw(name, rank, difference)
                     tail = theory.tail_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
-                    m.draw_worst(f"{name}, tail bound", rank, tail, bound=True)
+                    m.draw(f"{name}, tail bound", rank, tail, bound=True)
         return m.outcome(of_kernels_and_ranks(prompts), Axes("rank m", "‖A⁻¹ − Â⁻¹‖₂"))
 
 
@@ -75,9 +75,9 @@ class EffectiveDimension(Theorem):
                 there = torch.isfinite(bound)  # beyond the effective dimension
                 m.compare(value[there], bound[there], 1e-12)
                 if float(value.max()) > 1e-12:  # where it is not round-off
-                    m.draw_worst(name, rank, value)
+                    m.draw(name, rank, value)
                 if there.all():
-                    m.draw_worst(f"{name}, bound", rank, bound, bound=True)
+                    m.draw(f"{name}, bound", rank, bound, bound=True)
         return m.outcome(of_kernels_and_ranks(prompts), Axes("rank m", "σ_{m+1}"))
 
 
