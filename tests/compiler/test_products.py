@@ -11,7 +11,7 @@ from ridgeformer.compiler.passes import assemble, erase, place, reuse
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.solvers import EagerMachine, certified_interval, make_solver
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory import amplification, product_error_bound
+from ridgeformer.theory import product_error_bound, sensitivity
 from ridgeformer.transformer import Record
 
 A, B = (0.1, 1.7), (-2.0, 2.0)
@@ -140,10 +140,9 @@ def case(name, precondition, prompt, ridge, kernel, steps):
         (float(sums.min()), float(sums.max())),
     )  # fmt: skip
     spectrum = EagerMachine(prompt, kernel, ridge).interval(precondition)
-    bound = most**0.5 * amplification(
-        solver, steps=steps, tuned=interval, spectrum=spectrum,
-        offset=ridge if precondition == "none" else 0.0,
-    )  # fmt: skip
+    offset = ridge if precondition == "none" else 0.0
+    amplified = sensitivity(solver, steps=steps, tuned=interval, spectrum=spectrum, offset=offset)
+    bound = most**0.5 * amplified.prediction
     root = sums.sqrt() if precondition == "row-sum" else torch.ones_like(sums)
     return solver, interval, bound, root
 

@@ -293,7 +293,7 @@ def without_ridge(f):
 PLANTED = [
     ("knob-depth", knob_checks, "chebyshev_factor", lambda f: lambda c, t: f(2 * c, t)),
     ("knob-depth", knob_checks, "chebyshev_factor", lambda f: lambda c, t: f(c / 2, t)),
-    ("knob-depth", knob_checks, "richardson_rate", lambda f: lambda c: f(c) ** 2),
+    ("knob-depth", knob_checks, "richardson_factor", lambda f: lambda c, t: f(c, 2 * t)),
     ("knob-depth", knob_checks, "chebyshev_steps", lambda f: lambda c, e: f(c, e) + 1),
     ("knob-depth", knob_checks, "chebyshev_steps", lambda f: lambda c, e: f(c, e) - 1),
     ("knob-depth", knob_checks, "richardson_steps", lambda f: lambda c, e: 2 * f(c, e)),

@@ -68,11 +68,11 @@ def more(size, **others):
 PLANTED = [
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 100),
-    ("fixed-coefficient-rates", depth_checks, "richardson_rate", lambda f: lambda c: f(c) * 0.98),
+    ("fixed-coefficient-rates", depth_checks, "richardson_factor", lambda f: lambda c, t: f(c, t) * 0.98**t),
     ("fixed-coefficient-rates", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(c, t + 1)),
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: 2 * f(c, t)),
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(2 * c, t)),
-    ("row-sum-rate", rate_checks, "richardson_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("row-sum-rate", rate_checks, "tuned_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("several-outputs", rate_checks, "block_cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("several-outputs", rate_checks, "block_cg_energy_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("polynomial-rate", general_checks, "polynomial_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),

@@ -1,5 +1,6 @@
 """Depth and width: every bound holds on random prompts, and is attained or nearly so somewhere."""
 
+from functools import partial
 from math import cos, pi, sqrt
 
 import pytest
@@ -22,10 +23,10 @@ from ridgeformer.tasks import KernelDraw, Prompt
 from ridgeformer.types import Refusal
 
 BOUNDS = {
-    GradientDescent: theory.richardson_prediction_bound,
-    Richardson: theory.richardson_prediction_bound,
-    HeavyBall: theory.heavy_ball_prediction_bound,
-    Chebyshev: theory.chebyshev_prediction_bound,
+    GradientDescent: partial(theory.tuned_prediction_bound, theory.richardson_factor),
+    Richardson: partial(theory.tuned_prediction_bound, theory.richardson_factor),
+    HeavyBall: partial(theory.tuned_prediction_bound, theory.heavy_ball_factor),
+    Chebyshev: partial(theory.tuned_prediction_bound, theory.chebyshev_factor),
     ConjugateGradient: theory.cg_prediction_bound,
 }
 
@@ -84,7 +85,7 @@ def test_cg_can_be_as_slow_as_chebyshev(steps):
     prompt = diagonal_prompt(values, 1.0, y, [(-1) ** i * v for i, v in enumerate(y)])
     found = solve(ConjugateGradient(), prompt, ridge=1.0, steps=steps).predictions
     measured = (found - krr(prompt, ridge=1.0)).abs()[steps]
-    sharp = theory.chebyshev_prediction_bound(prompt, ridge=1.0, steps=steps)[steps]
+    sharp = BOUNDS[Chebyshev](prompt, ridge=1.0, steps=steps)[steps]
     torch.testing.assert_close(measured, sharp, rtol=1e-8, atol=0)
     ratio = largest_ratio(
         measured, theory.cg_prediction_bound(prompt, ridge=1.0, steps=steps)[steps]
@@ -106,7 +107,7 @@ def test_cg_ends_with_the_distinct_eigenvalues():
 def test_an_interval_that_is_too_small_is_refused():
     prompt = diagonal_prompt([30.0, 2.0], 1.0, [1.0, 0.0], [1.0, 0.0])
     with pytest.raises(Refusal, match="does not hold the spectrum"):
-        theory.chebyshev_prediction_bound(prompt, ridge=1.0, steps=1, interval=(2.0, 20.0))
+        BOUNDS[Chebyshev](prompt, ridge=1.0, steps=1, interval=(2.0, 20.0))
 
 
 # Preconditioning

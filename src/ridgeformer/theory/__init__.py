@@ -4,14 +4,13 @@ from ridgeformer.theory.depth import (
     cg_prediction_bound,
     cg_rate,
     chebyshev_factor,
-    chebyshev_prediction_bound,
     heavy_ball_factor,
-    heavy_ball_prediction_bound,
     polynomial_prediction_bound,
     prediction_bound,
-    richardson_prediction_bound,
+    richardson_factor,
     richardson_rate,
     termination_steps,
+    tuned_prediction_bound,
 )
 from ridgeformer.theory.dot_products import (
     derivative_error_bound,
@@ -68,7 +67,6 @@ from ridgeformer.theory.round_off import (
 from ridgeformer.theory.sensitivity import (
     NotFixed,
     Sensitivity,
-    amplification,
     products_taken,
     residual_polynomials,
     semi_iteration_weights,

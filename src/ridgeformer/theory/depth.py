@@ -10,7 +10,7 @@ and what is left to know of a method is the factor max |q_t|.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import acosh, cosh, sqrt
 
 import torch
@@ -25,6 +25,9 @@ from ridgeformer.theory.sensitivity import residual_polynomials
 from ridgeformer.theory.systems import query_weight, system_eigenvalues, target_energy
 from ridgeformer.types import Refusal
 
+Factor = Callable[[float, int], float]
+"""max |q_t| as a function of the condition number and the steps."""
+
 
 def cg_rate(condition: float) -> float:
     """(√κ − 1)/(√κ + 1)."""
@@ -34,6 +37,16 @@ def cg_rate(condition: float) -> float:
 def richardson_rate(condition: float) -> float:
     """(κ − 1)/(κ + 1)."""
     return (condition - 1) / (condition + 1)
+
+
+def cg_factor(condition: float, steps: int) -> float:
+    """2((√κ − 1)/(√κ + 1))^t."""
+    return 2 * cg_rate(condition) ** steps
+
+
+def richardson_factor(condition: float, steps: int) -> float:
+    """((κ − 1)/(κ + 1))^t, the residual of both end modes after t steps of Richardson iteration."""
+    return richardson_rate(condition) ** steps
 
 
 def chebyshev_factor(condition: float, steps: int) -> float:
@@ -76,74 +89,26 @@ def cg_prediction_bound(
     κ = cond(P^{−1/2} A P^{−1/2}), for each prompt its own.
     """
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
-    rates = [cg_rate(float(c)) for c in values[:, -1] / values[:, 0]]
-    factors = torch.tensor([[2 * rate**t for rate in rates] for t in range(steps + 1)])
-    return prediction_bound(prompt, factors.double(), ridge=ridge, kernel=kernel)
-
-
-def richardson_prediction_bound(
-    prompt: Prompt,
-    *,
-    ridge: float,
-    steps: int,
-    kernel: Kernel | None = None,
-    precondition: Precondition = "none",
-    interval: Interval | None = None,
-) -> Float[Tensor, "steps batch q r"]:
-    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · ((κ−1)/(κ+1))^t · ‖α*‖_A, for t = 0 … steps.
-
-    κ = hi/lo of the interval that the step η = 2/(lo + hi) is tuned to, and which must hold the
-    spectra of all prompts; left out, it is the smallest one that does, as in `solve`.
-    """
-    return tuned_prediction_bound(
-        lambda condition, t: richardson_rate(condition) ** t,
-        prompt, ridge, steps, kernel, precondition, interval,
-    )  # fmt: skip
-
-
-def chebyshev_prediction_bound(
-    prompt: Prompt,
-    *,
-    ridge: float,
-    steps: int,
-    kernel: Kernel | None = None,
-    precondition: Precondition = "none",
-    interval: Interval | None = None,
-) -> Float[Tensor, "steps batch q r"]:
-    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · ‖α*‖_A / T_t((κ+1)/(κ−1)), for t = 0 … steps.
-
-    κ = hi/lo of the interval, as for Richardson.
-    """
-    return tuned_prediction_bound(
-        chebyshev_factor, prompt, ridge, steps, kernel, precondition, interval
-    )
-
-
-def heavy_ball_prediction_bound(
-    prompt: Prompt,
-    *,
-    ridge: float,
-    steps: int,
-    kernel: Kernel | None = None,
-    interval: Interval | None = None,
-) -> Float[Tensor, "steps batch q r"]:
-    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · (1 + t(1 + √β))·√β^t · ‖α*‖_A, for t = 0 … steps.
-
-    √β = (√κ−1)/(√κ+1) with κ = hi/lo of the interval, as for Richardson.
-    """
-    return tuned_prediction_bound(heavy_ball_factor, prompt, ridge, steps, kernel, "none", interval)
+    factors = factors_of(cg_factor, (values[:, -1] / values[:, 0]).tolist(), steps)
+    return prediction_bound(prompt, factors, ridge=ridge, kernel=kernel)
 
 
 def tuned_prediction_bound(
-    factor: Callable[[float, int], float],
+    factor: Factor,
     prompt: Prompt,
+    *,
     ridge: float,
     steps: int,
-    kernel: Kernel | None,
-    precondition: Precondition,
-    interval: Interval | None,
+    kernel: Kernel | None = None,
+    precondition: Precondition = "none",
+    interval: Interval | None = None,
 ) -> Float[Tensor, "steps batch q r"]:
-    """The bound of a method whose coefficients are tuned to one interval for all prompts."""
+    """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · factor(κ, t) · ‖α*‖_A, for t = 0 … steps.
+
+    The factor is that of a method whose coefficients are tuned to one interval for all prompts:
+    `richardson_factor`, `chebyshev_factor` or `heavy_ball_factor`. κ = hi/lo of that interval, which
+    must hold the spectra of all prompts; left out, it is the smallest one that does, as in `solve`.
+    """
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
     extreme = float(values.min()), float(values.max())
     lo, hi = interval or extreme
@@ -153,10 +118,16 @@ def tuned_prediction_bound(
             f"The interval [{lo:g}, {hi:g}] does not hold the spectrum [{extreme[0]:g}, {extreme[1]:g}] "
             "of these prompts: widen it."
         )
-    factors = torch.tensor([factor(hi / lo, t) for t in range(steps + 1)], dtype=torch.float64)
-    return prediction_bound(
-        prompt, factors[:, None].expand(-1, len(prompt.phi)), ridge=ridge, kernel=kernel
-    )
+    factors = factors_of(factor, [hi / lo], steps).expand(-1, len(prompt.phi))
+    return prediction_bound(prompt, factors, ridge=ridge, kernel=kernel)
+
+
+def factors_of(
+    factor: Factor, conditions: Sequence[float], steps: int
+) -> Float[Tensor, "steps conditions"]:
+    """The factor of every step and condition number."""
+    values = [[factor(c, t) for c in conditions] for t in range(steps + 1)]
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def polynomial_prediction_bound(

@@ -91,16 +91,14 @@ class SpectralMachine(Machine):
     def target_norm(self) -> Interval:
         return 0.0, float("inf")
 
-    diagonal: Any
-    row_sums: Any
-    dot: Any
-    reciprocal: Any
-    unit: Any
-    hold: Any
-    assume: Any
-    dense_system: Any
-    diagonal = row_sums = dot = reciprocal = unit = hold = adaptive
-    assume = dense_system = adaptive
+    diagonal: Any = adaptive
+    row_sums: Any = adaptive
+    dot: Any = adaptive
+    reciprocal: Any = adaptive
+    unit: Any = adaptive
+    hold: Any = adaptive
+    assume: Any = adaptive
+    dense_system: Any = adaptive
 
 
 def iterates(machine: SpectralMachine, solver: Solver, steps: int) -> list[np.ndarray]:
@@ -146,27 +144,8 @@ class Sensitivity:
     """Σ_s max_σ |R_{T,s}(σ)|: P^{1/2}α is off by at most this."""
 
 
-def amplification(
-    solver: Solver,
-    *,
-    steps: int,
-    tuned: Interval,
-    spectrum: Interval,
-    offset: float = 0.0,
-) -> float:
-    """How much errors of products are amplified on their way to a prediction, at most."""
-    return sensitivity(
-        solver, steps=steps, tuned=tuned, spectrum=spectrum, offset=offset
-    ).prediction
-
-
 def sensitivity(
-    solver: Solver,
-    *,
-    steps: int,
-    tuned: Interval,
-    spectrum: Interval,
-    offset: float = 0.0,
+    solver: Solver, *, steps: int, tuned: Interval, spectrum: Interval, offset: float = 0.0
 ) -> Sensitivity:
     """The sums of the largest responses of the recurrence, from one run on a grid of eigenvalues.
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from ridgeformer.kernels import Kernel
 from ridgeformer.solvers import ConjugateGradient, solve
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory.depth import chebyshev_factor, prediction_bound
+from ridgeformer.theory.depth import chebyshev_factor, factors_of, prediction_bound
 from ridgeformer.theory.systems import energy_error, system_eigenvalues
 
 
@@ -32,8 +32,5 @@ def block_cg_prediction_bound(
     κ = cond(A) of each prompt. It holds for r independent CGs just as well.
     """
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel)
-    conditions = [float(c) for c in values[:, -1] / values[:, 0]]
-    factors = [[chebyshev_factor(c, t) for c in conditions] for t in range(steps + 1)]
-    return prediction_bound(
-        prompt, torch.tensor(factors, dtype=torch.float64), ridge=ridge, kernel=kernel
-    )
+    factors = factors_of(chebyshev_factor, (values[:, -1] / values[:, 0]).tolist(), steps)
+    return prediction_bound(prompt, factors, ridge=ridge, kernel=kernel)

@@ -36,7 +36,7 @@ from ridgeformer.experiments.studies.gaussian_setting import (
 from ridgeformer.solvers import krr, krr_coefficients
 from ridgeformer.statistics import estimate_of, r_squared, slope
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory import amplification
+from ridgeformer.theory import sensitivity
 
 ENOUGH = 1e-3
 """The floor for which a width is asked."""
@@ -273,8 +273,8 @@ def add_amplification(
     chosen = METHODS["chebyshev"].solver
     top = 1 - (1 - RIDGE) / (setting.supports + 1)  # no row of D⁻¹A sums to more
     for method, within in (("domain", (setting.certain[0], top)), ("prompts", own)):
-        bound = amplification(chosen, steps=steps, tuned=setting.certain, spectrum=within)
-        out.exact("amplification bound", method, bound, **where)
+        bound = sensitivity(chosen, steps=steps, tuned=setting.certain, spectrum=within)
+        out.exact("amplification bound", method, bound.prediction, **where)
 
 
 class GaussianStudy(Study):

@@ -170,9 +170,14 @@ class Measurement:
             self.draw(name, t, at_step, bound)
 
     def at(
-        self, name: str, x: float | str, measured: Values, bound: Values, floor: float = 0.0,
+        self,
+        name: str,
+        x: float | str,
+        measured: Values,
+        bound: Values,
+        floor: float = 0.0,
         dotted: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Compares, and draws the largest measured value and the largest bound at x."""
         self.compare(measured, bound, floor)
         self.draw(name, x, measured)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 
@@ -24,6 +22,7 @@ from ridgeformer.solvers import (
     solve,
 )
 from ridgeformer.tasks import KernelDraw, PrescribedSpectrum, Prompt
+from ridgeformer.theory.depth import Factor
 
 STEPS = Axes("step", "|f_t − f*|, worst query")
 
@@ -74,10 +73,15 @@ class FixedRates(Theorem):
         steps, prompts = (20, 16) if fast else (60, 128)
         m = Measurement()
         kernels: tuple[Kernel, ...] = (Linear(), Exponential(2.0), Gaussian(1.0))
+        methods: tuple[tuple[Solver, Factor], ...] = (
+            (GradientDescent(), theory.richardson_factor),
+            (Chebyshev(), theory.chebyshev_factor),
+            (HeavyBall(), theory.heavy_ball_factor),
+        )
         for kernel in kernels:
             task = KernelDraw(kernel=kernel, features=4, supports=24, scale=0.7)
             prompt = task.draw(prompts, seed)
-            for solver, factor in methods():
+            for solver, factor in methods:
                 error, condition = a_norm_errors(solver, prompt, kernel, steps)
                 bound = np.array([factor(condition, t) for t in range(steps + 1)])[:, None]
                 if isinstance(kernel, Gaussian):
@@ -86,15 +90,6 @@ class FixedRates(Theorem):
                     m.compare(error[1:], bound[1:], 1e-9)
         settings = f"3 kernels, {prompts} prompts of 24 supports, {steps} steps, λ = 0.5"
         return m.outcome(settings, Axes("step", "‖α_t − α*‖_A / ‖α*‖_A"))
-
-
-def methods() -> tuple[tuple[Solver, Callable[[float, int], float]], ...]:
-    """The solvers, each with its factor as a function of the condition number and the steps."""
-    return (
-        (GradientDescent(), lambda condition, t: theory.richardson_rate(condition) ** t),
-        (Chebyshev(), theory.chebyshev_factor),
-        (HeavyBall(), theory.heavy_ball_factor),
-    )
 
 
 def a_norm_errors(

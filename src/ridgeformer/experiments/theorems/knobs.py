@@ -39,9 +39,8 @@ class Method:
 
     def factor(self, condition: float, steps: int) -> float:
         """The worst |f_T − f*|/(√(kᵀA⁻¹k)·‖α*‖_A)."""
-        if self.optimal:
-            return theory.chebyshev_factor(condition, steps)
-        return theory.richardson_rate(condition) ** steps
+        known = theory.chebyshev_factor if self.optimal else theory.richardson_factor
+        return known(condition, steps)
 
     def steps(self, condition: float, tolerance: float) -> int:
         """How many steps the tolerance takes."""

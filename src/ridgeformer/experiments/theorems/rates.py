@@ -39,14 +39,14 @@ class RowSumRate(Theorem):
         task = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.4)
         prompt = task.draw(prompts, seed).inside(1.5)
         interval = EagerMachine(prompt, kernel, ridge).interval("row-sum")
-        m = Measurement()
-        for solver, bounded in (
-            (Richardson("row-sum", interval), theory.richardson_prediction_bound),
-            (Chebyshev("row-sum", interval), theory.chebyshev_prediction_bound),
+        m, to = Measurement(), SoftmaxAttention(1.5, supports)
+        for solver, factor in (
+            (Richardson("row-sum", interval), theory.richardson_factor),
+            (Chebyshev("row-sum", interval), theory.chebyshev_factor),
         ):
-            to = SoftmaxAttention(1.5, supports)
             model = compiled(solver, prompt, to, steps=steps, ridge=ridge, kernel=kernel)
-            bound = bounded(
+            bound = theory.tuned_prediction_bound(
+                factor,
                 prompt,
                 ridge=ridge,
                 steps=steps,
