@@ -135,11 +135,13 @@ def test_the_optimised_diagonal_is_better_than_jacobis():
 
 
 def test_the_parts_of_the_diagonal_theorem_say_something():
-    rates, _ = preconditioning.jacobi_rates(preconditioning.badly_scaled(8, seed=0), 6)
-    assert rates.max() > 0.1
+    rates, scalings = Measurement(), Measurement()
+    preconditioning.jacobi_rates(rates, preconditioning.badly_scaled(8, seed=0), 6)
+    assert np.concatenate(rates.ratios).max() > 0.1
     tight, ridge = preconditioning.nearly_tight()
     ones = torch.ones(1, tight.supports, 1, dtype=torch.float64)
-    first, second = preconditioning.scaling_ratios(tight, ridge, ones)
+    preconditioning.compare_scaling(scalings, tight, ridge, ones)
+    first, second = scalings.ratios
     assert 0.45 < first.item() <= 1
     assert 0.45 < first.item() * second.item() <= 1
 

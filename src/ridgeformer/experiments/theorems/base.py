@@ -23,6 +23,9 @@ Steps = np.ndarray | Tensor
 EQUAL = 1e-8
 """How far measured/predicted may be from 1 where the theorem is an equality."""
 
+LEAST = 1e-17
+"""What is drawn for smaller values on a logarithmic axis, which cannot show 0."""
+
 MEASURES = {
     "cases": "how many pairs of a measured value and its bound were compared",
     "worst": "the largest measured/bound of all cases",
@@ -194,7 +197,7 @@ class Measurement:
     def mark(self, failures: Mapping[str, float]) -> None:
         """Draws a dotted vertical line, over all that is drawn, where the theory puts a failure."""
         values = [y for line in self.points.values() for y in line.values()]
-        ends = [min(values), max(values)]
+        ends = [max(min(values), LEAST), max(values)]
         self.straight += [Line(name, [x, x], ends, bound=True) for name, x in failures.items()]
 
     def level(self, name: str, y: float, xs: Iterable[float]) -> None:
@@ -203,7 +206,7 @@ class Measurement:
         self.straight.append(Line(name, [ends[0], ends[-1]], [y, y], bound=True))
 
     def outcome(self, settings: str, axes: Axes) -> Outcome:
-        least = 1e-17 if axes.log_y else -inf  # a logarithmic axis cannot show 0
+        least = LEAST if axes.log_y else -inf
         lines = [
             Line(name, list(line), [max(y, least) for y in line.values()], name in self.bounds)
             for name, line in self.points.items()

@@ -88,8 +88,8 @@ def relative_energy(model: CompiledModel, prompt: Prompt) -> np.ndarray:
     return relative
 
 
-SUPPORTS = 6
-COSINE = 0.5
+SUPPORTS, COSINE = 6, 0.5
+FIT, NEW = "misfit at the supports", "|f| at new queries"
 
 
 def on_the_sphere(batch: int, seed: int) -> Prompt:
@@ -179,9 +179,6 @@ class KnobTemperature(Theorem):
         return m.outcome(settings, Axes("temperature τ", "relative to ‖y‖", log_x=True))
 
 
-FIT, NEW = "misfit at the supports", "|f| at new queries"
-
-
 def temperature_cases(
     seen: Tensor, prompt: Prompt, kernel: Exponential
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -215,6 +212,9 @@ def softmax_model(kernel: Exponential, features: int) -> CompiledModel:
     return compile(
         ConjugateGradient(), features=features, steps=SUPPORTS, ridge=RIDGE, kernel=kernel, to=to
     )
+
+
+LEADING, RANDOM = "leading directions", "random directions"
 
 
 class KnobWidth(Theorem):
@@ -281,6 +281,3 @@ class KnobWidth(Theorem):
         m.level("½", 0.5, (1, features))
         settings = f"{features} widths, {steps} steps, {supports} prompts of {supports} supports, λ = {RIDGE:g}"
         return m.outcome(settings, Axes("feature channels m", "λ‖A⁻¹ − Â⁻¹‖₂"))
-
-
-LEADING, RANDOM = "leading directions", "random directions"
