@@ -6,9 +6,10 @@ task = rf.PrescribedSpectrum(features=8, supports=32, condition=100.0, ridge=1.0
 prompt = task.draw(16, seed=0)
 
 model = rf.compile(
-    rf.ConjugateGradient(), features=8, steps=8, ridge=1.0, max_eigenvalue=task.max_eigenvalue
-)
-print(model.transformer.config)
+    rf.ConjugateGradient(), features=8, steps=8, ridge=1.0,
+    to=rf.LinearAttention(max_eigenvalue=task.max_eigenvalue),
+)  # fmt: skip
+print(model)
 
 exact = rf.krr(prompt, ridge=1.0)
 transformer = rf.trajectory(model, prompt)

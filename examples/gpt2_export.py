@@ -15,14 +15,14 @@ from transformers import GPT2Model
 import ridgeformer as rf
 
 k, steps, ridge, kernel = 20, 12, 0.5, rf.Gaussian(0.5)
-solver = rf.Richardson(precondition="row-sum")
+solver = rf.Richardson(precondition="row-sum", interval=(0.01, 1.1))
 generator = torch.Generator().manual_seed(0)
 points = 2 * torch.rand(8, k + 4, 2, generator=generator, dtype=torch.float64) - 1
 prompt = rf.Prompt(points[:, :k], torch.sin(3 * points[:, :k, :1]), points[:, k:])
-interval = (0.01, 1.1)
+products = rf.Interpolated(max_target=1.0, width=256)
 model = rf.compile(
-    solver, features=2, steps=steps, ridge=ridge, kernel=kernel, attention="softmax", mlp="relu",
-    mlp_width=256, max_norm=1.5, max_supports=k, max_target=1.0, interval=interval,
+    solver, features=2, steps=steps, ridge=ridge, kernel=kernel,
+    to=rf.SoftmaxAttention(max_norm=1.5, max_supports=k, products=products),
 )  # fmt: skip
 model.save("richardson", force=True)
 saved = json.loads(Path("richardson/config.json").read_text())
@@ -42,9 +42,9 @@ with torch.no_grad(), gpt2.trace(inputs_embeds=embeds, attention_mask=mask):
         found.append(stream[:, :k, place["columns"]].save())
 
 ours = rf.trajectory(model, prompt, states=True).states["alpha"]
-theirs = rf.solve(
-    solver, prompt, steps=steps, ridge=ridge, kernel=kernel, interval=interval, states=True
-).states["alpha"]
+theirs = rf.solve(solver, prompt, steps=steps, ridge=ridge, kernel=kernel, states=True).states[
+    "alpha"
+]
 A = kernel(prompt.phi, prompt.phi) + ridge * torch.eye(k)
 print("step  |y − A α|   α in GPT-2 against our transformer, and against the solver")
 for place, seen in zip(places, found, strict=True):

@@ -10,10 +10,9 @@ task = rf.KernelDraw(kernel=kernel, features=2, supports=SUPPORTS, scale=0.4)
 prompt = task.draw(16, seed=0).inside(max_norm=1.5, max_target=4.0)
 
 for width in (128, 256, 512, 1024):
-    model = rf.compile(
-        solver, kernel=kernel, attention="softmax", mlp="relu", mlp_width=width, features=2,
-        steps=STEPS, ridge=RIDGE, max_norm=1.5, max_supports=SUPPORTS, max_target=4.0,
-    )  # fmt: skip
+    products = rf.Interpolated(max_target=4.0, width=width)
+    target = rf.SoftmaxAttention(max_norm=1.5, max_supports=SUPPORTS, products=products)
+    model = rf.compile(solver, kernel=kernel, features=2, steps=STEPS, ridge=RIDGE, to=target)
     apart = rf.trajectory(model, prompt).distance(rf.reference(model, prompt)).max()
     print(
         f"{width:5} neurons, {model.transformer.config.n_layers} layers: largest difference to the "

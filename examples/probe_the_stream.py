@@ -5,8 +5,9 @@ from ridgeformer.analysis import probe
 
 task = rf.PrescribedSpectrum(features=4, supports=12, condition=20.0)
 model = rf.compile(
-    rf.ConjugateGradient(), features=4, steps=3, ridge=1.0, max_eigenvalue=task.max_eigenvalue
-)
+    rf.ConjugateGradient(), features=4, steps=3, ridge=1.0,
+    to=rf.LinearAttention(max_eigenvalue=task.max_eigenvalue),
+)  # fmt: skip
 prompt = task.draw(240, seed=0)  # 120 are fitted, 60 choose the site, 60 are scored
 print("vectors: cosine; scalars: correlation. Mean over 60 held-out prompts, 95 % interval")
 print("                 stream                 best site             embedding  random  shuffled")

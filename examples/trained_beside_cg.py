@@ -9,7 +9,7 @@ prompt = task.draw(64, seed=0)
 best = task.best(prompt)  # the posterior mean: ridge regression
 
 cg = rf.compile(
-    rf.ConjugateGradient(), features=8, steps=8, ridge=task.ridge, max_eigenvalue=1000.0
+    rf.ConjugateGradient(), features=8, steps=8, ridge=task.ridge, to=rf.LinearAttention(1000.0)
 )
 print("mean over prompts of the largest distance to the posterior mean")
 print("      compiled CG   trained")

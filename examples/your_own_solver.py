@@ -132,10 +132,17 @@ for solver, kernel, target in CASES:
     own, ours = rf.reference(model, prompt), rf.trajectory(model, prompt)
     apart = float(ours.distance(own).max() / own.predictions.abs().max())
     layers, promise = model.transformer.config.n_layers, model.certificate.relative_error
-    print(
-        f"{solver.name:15} {kernel.name:12} {layers:3d} layers, {apart:.1e} from its own numerics (promised {promise:g})"
-    )
+    print(f"{solver.name} on the {kernel.name} kernel: {layers} layers")
+    print(f"  at every step within {apart:.1e} of its own numerics; {promise:g} is certified")
     assert apart < 1e-9
+    report = rf.verify_solver(
+        solver, kernel=kernel, to=target, features=2, steps=4, ridge=RIDGE, fast=True
+    )
+    for finding in report.findings:
+        print(f"  {finding.name}: {'holds' if finding.holds else 'DOES NOT HOLD'}")
+    assert report.holds
+    for name, reason in report.inapplicable.items():
+        print(f"  {name} does not apply. {reason}")
 
 try:
     rf.compile(Nesterov(), features=2, steps=STEPS, ridge=RIDGE, kernel=Laplace(), to=SOFTMAX)

@@ -72,34 +72,51 @@ def test_the_notation_names_code_that_exists():
         assert hasattr(importlib.import_module(module), attribute), name
 
 
-def table_of_what_compiles():
-    rows = re.findall(r"^\| (`.*?) \| (.*?)\| (.*?) \| (.*?) \| (.*?) \|$", README, re.M)
-    for solvers, options, layers, width, mlps in rows:
-        for solver in re.findall(r"`([\w-]+)`", solvers):
-            for mlp in mlps.split(" or "):
-                yield solver, options.strip(" `"), layers, width, mlp
+def sizes(solver, **target):
+    """Layers of 8 and 9 steps, and channels beyond the p = 6 features."""
+    import ridgeformer as rf
 
-
-def value(formula, **names):
-    """'7T + 1' or '5p + 11' as a number."""
-    return eval(re.sub(r"(\d)([Tp])", r"\1 * \2", formula), names)
+    kind = rf.SoftmaxAttention if "max_norm" in target else rf.LinearAttention
+    kernel = rf.Exponential() if "max_norm" in target else rf.Linear()
+    few, many = (
+        rf.compile(
+            solver, features=6, steps=steps, ridge=1.0, kernel=kernel, to=kind(**target)
+        ).transformer.config
+        for steps in (8, 9)
+    )
+    return many.n_layers - few.n_layers, many.d_model - 6
 
 
 def test_what_the_readme_says_of_sizes_is_true():
-    """The README may show a few rows; docs/compiles.md has them all, and is compared as a whole."""
-    from ridgeformer.compiler import compile
-    from ridgeformer.solvers import make_solver
+    """It names a few; docs/compiles.md has them all, and is compared with the compiler as a whole."""
+    import ridgeformer as rf
 
-    for line in table_of_what_compiles():
-        solver, options, layers, width, mlp = line
-        for p, steps in ((4, 5), (11, 9)):
-            config = compile(
-                make_solver(solver, "jacobi" if "jacobi" in options else "none"),
-                features=p, steps=steps, ridge=1.0, max_eigenvalue=50.0,
-                causal="--causal" in options, mlp=mlp,
-            ).transformer.config  # fmt: skip
-            assert config.n_layers == value(layers, T=steps), line
-            assert config.d_model == value(width, p=p), line
+    words = " ".join(README.split())
+    assert "CG with linear attention takes seven layers a step and p + 13 channels" in words
+    assert sizes(rf.ConjugateGradient(), max_eigenvalue=50.0) == (7, 13)
+    assert "methods with fixed coefficients take one layer a step" in words
+    for solver in (rf.GradientDescent(), rf.HeavyBall(), rf.Chebyshev()):
+        assert sizes(solver, max_eigenvalue=50.0)[0] == 1
+    assert "CG with softmax attention takes ten layers a step" in words
+    assert sizes(rf.ConjugateGradient(), max_norm=1.0, max_supports=16)[0] == 10
+
+
+def test_the_readme_shows_what_is_printed():
+    import ridgeformer as rf
+
+    model = rf.compile(
+        rf.ConjugateGradient(), features=8, steps=8, ridge=1.0, to=rf.LinearAttention(99.0)
+    )
+    shown = [line for line in README.splitlines() if line.startswith(("CompiledModel", "  domain", "  promise", "  weights"))]  # fmt: skip
+    assert len(shown) == 4
+    for line, printed in zip(shown, str(model).splitlines(), strict=True):
+        assert printed.startswith(line.removesuffix("…").rstrip()), printed
+
+
+def test_the_readme_counts_the_statements():
+    from ridgeformer.experiments import THEOREMS
+
+    assert f"measures {len(THEOREMS)} statements" in README
 
 
 def test_links_between_documents_exist():

@@ -39,11 +39,6 @@ from ridgeformer.tasks import (
 )
 from ridgeformer.types import Refusal
 
-
-def single(prompt, b):
-    return Prompt(prompt.phi[b : b + 1], prompt.y[b : b + 1], prompt.phi_query[b : b + 1])
-
-
 every = pytest.mark.parametrize("name", BASELINES)
 QUICK = ("linear", "gp", "sparse")
 everywhere = pytest.mark.parametrize(
@@ -58,7 +53,7 @@ def test_shapes_precision_and_each_prompt_by_itself(name, task):
     baseline = fitted(name, task)
     found = baseline.predict(prompt)
     assert found.shape == (3, prompt.phi_query.shape[1], 1)
-    alone = torch.cat([baseline.predict(single(prompt, b)) for b in range(3)])
+    alone = torch.cat([baseline.predict(prompt[b]) for b in range(3)])
     torch.testing.assert_close(found, alone, rtol=1e-9, atol=1e-11)
     rough = baseline.predict(prompt.to(torch.float32))
     assert found.dtype == rough.dtype == torch.float64
@@ -216,6 +211,21 @@ def test_most_likely_scales_of_many_prompts_are_the_true_ones():
     found = GaussianProcessPosterior().fit(task, seed=0).scales
     ours = [found.lengthscale, found.variance, found.noise_variance]
     np.testing.assert_allclose(ours, [0.5, 1.0, 0.1], rtol=0.1)
+
+
+@dataclass(frozen=True)
+class Wrapped(LinearRegression):
+    """A task of another class that says that its functions come from a Gaussian process."""
+
+    def gaussian_process(self):
+        return GaussianProcess(smoothness="matern32", lengthscales=(0.7,), noise_variances=(0.2,))
+
+
+def test_a_task_says_itself_which_process_it_draws_from():
+    fit = GaussianProcessPosterior().fit(Wrapped(), seed=0)
+    assert (fit.smoothness, fit.scales) == ("matern32", Scales(0.7, 1.0, 0.2))
+    several = GaussianProcess(supports=8, noise_variances=(0.3, 0.6))  # not one, so it is estimated
+    assert 0.3 < GaussianProcessPosterior().fit(several, seed=0).scales.noise_variance < 0.6
 
 
 def test_gpytorch_agrees_on_many_prompts_at_once():

@@ -24,26 +24,3 @@ from ridgeformer.analysis.probes import (
     probe_vectors,
 )
 from ridgeformer.analysis.ridge import RidgeChange, change_ridge, with_ridge
-
-__all__ = [
-    "AggregatorAblation",
-    "HeadEffect",
-    "MatvecAblation",
-    "Message",
-    "Probe",
-    "RidgeChange",
-    "Score",
-    "Sharing",
-    "ablate_aggregator",
-    "ablate_matvecs",
-    "change_ridge",
-    "communication",
-    "growth_without_reductions",
-    "head_effects",
-    "matvec_heads",
-    "probe",
-    "probe_new_parts",
-    "probe_vectors",
-    "sharing",
-    "with_ridge",
-]

@@ -29,18 +29,3 @@ for _baseline in (
     Adapter,
 ):
     register(_baseline)
-
-__all__ = [
-    "BASELINES",
-    "Adapter",
-    "Baseline",
-    "FixedSteps",
-    "GaussianProcessPosterior",
-    "Lasso",
-    "LearnedPreconditioners",
-    "LearnedSteps",
-    "LeastSquares",
-    "NearestNeighbours",
-    "Ridge",
-    "Smoother",
-]

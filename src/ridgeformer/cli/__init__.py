@@ -1,5 +1,3 @@
 """The command line, one file per command; the only room that knows flags."""
 
 from ridgeformer.cli.app import app
-
-__all__ = ["app"]

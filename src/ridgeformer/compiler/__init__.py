@@ -11,17 +11,3 @@ from ridgeformer.compiler.targets import (
     SoftmaxAttention,
     Target,
 )
-
-__all__ = [
-    "Certificate",
-    "CompiledModel",
-    "Exact",
-    "HeadPairs",
-    "Interpolated",
-    "LinearAttention",
-    "SoftmaxAttention",
-    "Target",
-    "compile",
-    "largest_eigenvalue",
-    "size_report",
-]

@@ -8,5 +8,3 @@ EXPORTERS = Exporter.registry
 """Every exporter by its name; `register` adds the user's own."""
 
 register(GPT2)
-
-__all__ = ["EXPORTERS", "GPT2", "Exporter", "prefix_mask"]

@@ -21,19 +21,3 @@ def kernel_from(values: dict[str, Any]) -> Kernel:
     """The kernel that `to_dict` described; `name` says which."""
     options = {name: value for name, value in values.items() if name != "name"}
     return KERNELS.find(str(values.get("name"))).from_dict(options)
-
-
-__all__ = [
-    "KERNELS",
-    "Exponential",
-    "FeatureMap",
-    "Gaussian",
-    "Kernel",
-    "Linear",
-    "Logits",
-    "Monomial",
-    "Polynomial",
-    "Projected",
-    "Range",
-    "kernel_from",
-]

@@ -47,6 +47,7 @@ class FeatureMap:
         return self.hidden is None and self.monomials is None
 
     def __call__(self, phi: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n u"]:
+        self.projected_width(phi.shape[-1])
         x = phi if self.projection is None else phi @ self.projection.to(phi).mT
         if self.hidden is not None:
             weights, bias = (part.to(phi) for part in self.hidden)
@@ -59,15 +60,14 @@ class FeatureMap:
         )
 
     def projected_width(self, features: int) -> int:
-        """How many entries Uφ has."""
-        if self.projection is None:
-            return features
-        rows, columns = self.projection.shape
-        if columns != features:
+        """How many entries Uφ has; another number of features than the map reads is refused."""
+        first = self.projection if self.projection is not None else (self.hidden or (None,))[0]
+        if first is not None and first.shape[1] != features:
             raise Refusal(
-                f"The projection reads {columns} features, not {features}: use `features={columns}`."
+                f"The kernel reads {first.shape[1]} features, not {features}: use "
+                f"`features={first.shape[1]}`."
             )
-        return int(rows)
+        return features if self.projection is None else len(self.projection)
 
     def width(self, features: int) -> int:
         """How many entries u has."""

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels.base import Kernel
+from ridgeformer.kernels.feature_map import FeatureMap
 
 PROJECTION_HELP = "An .npy file with U [m, p]: the kernel sees Uφ alone."
 
@@ -20,7 +21,7 @@ class Projected(Kernel, ABC):
 
     def project(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n m"]:
         """U a, what a compiled model keeps of the features in its stream."""
-        return a if self.projection is None else a @ self.projection.to(a).mT
+        return FeatureMap(self.projection)(a)
 
     @property
     def stretch(self) -> float:

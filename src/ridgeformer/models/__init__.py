@@ -3,5 +3,3 @@
 from ridgeformer.models.compiled import residual_stream
 from ridgeformer.models.reference import reference
 from ridgeformer.models.saved import Model, load, trajectory
-
-__all__ = ["Model", "load", "reference", "residual_stream", "trajectory"]

@@ -4,17 +4,3 @@ from ridgeformer.program.interpret import interpret
 from ridgeformer.program.ops import Channel, Program
 from ridgeformer.program.ranges import largest, largest_vector, ranges
 from ridgeformer.program.trace import TARGET_NORM, Scope, Space, TracingMachine, trace
-
-__all__ = [
-    "TARGET_NORM",
-    "Channel",
-    "Program",
-    "Scope",
-    "Space",
-    "TracingMachine",
-    "interpret",
-    "largest",
-    "largest_vector",
-    "ranges",
-    "trace",
-]

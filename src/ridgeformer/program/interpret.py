@@ -6,22 +6,8 @@ import torch
 from torch import Tensor
 
 from ridgeformer.kernels import Kernel, Linear
-from ridgeformer.program.ops import (
-    Channel,
-    Clamp,
-    Combine,
-    Diagonal,
-    Dot,
-    Hold,
-    Invert,
-    MatVec,
-    Multiply,
-    Op,
-    Program,
-    RowSums,
-    Target,
-    Unit,
-)
+from ridgeformer.program import ops
+from ridgeformer.program.ops import Channel, Op, Program
 from ridgeformer.program.tables import unit_table
 from ridgeformer.solvers import EagerMachine
 from ridgeformer.tasks import Prompt
@@ -36,7 +22,7 @@ def interpret(
     values: dict[Channel, Tensor] = {}
     for op in program.ops:
         values[op.out] = evaluate(op, values, machine)
-        if check and isinstance(op, Clamp):
+        if check and isinstance(op, ops.Clamp):
             check_bounds(op, values[op.x])
     read = machine.smooth if program.smooths else machine.predict
     predictions = [
@@ -48,34 +34,34 @@ def interpret(
 
 def evaluate(op: Op, values: dict[Channel, Tensor], machine: EagerMachine) -> Tensor:
     match op:
-        case Target():
+        case ops.Target():
             return machine.target()
-        case Diagonal():
+        case ops.Diagonal():
             return machine.diagonal()
-        case RowSums():
+        case ops.RowSums():
             return machine.row_sums()
-        case MatVec(v=v):
+        case ops.MatVec(v=v):
             return machine.kernel_product(values[v])
-        case Dot(u=u, v=v):
+        case ops.Dot(u=u, v=v):
             return machine.dot(values[u], values[v])
-        case Combine(terms=terms, constant=constant):
+        case ops.Combine(terms=terms, constant=constant):
             total = sum(c * values[channel] for c, channel in terms) + constant
             assert isinstance(total, Tensor)
             return total
-        case Multiply(a=a, b=b):
+        case ops.Multiply(a=a, b=b):
             return values[a] * values[b]
-        case Clamp(x=x, lo=lo, hi=hi):
+        case ops.Clamp(x=x, lo=lo, hi=hi):
             return values[x].clamp(lo, hi)
-        case Invert(x=x, lo=lo, hi=hi):
+        case ops.Invert(x=x, lo=lo, hi=hi):
             return 1 / values[x].clamp(lo, hi)
-        case Unit(x=x, lo=lo, hi=hi):
+        case ops.Unit(x=x, lo=lo, hi=hi):
             return unit_table(lo, hi)(values[x])
-        case Hold(x=x, lo=lo, hi=hi):
+        case ops.Hold(x=x, lo=lo, hi=hi):
             rising = (values[x] - lo).clamp(min=0) * (hi / (hi - lo))
             return torch.where(values[x] < hi, rising, values[x])
 
 
-def check_bounds(op: Clamp, x: Tensor) -> None:
+def check_bounds(op: ops.Clamp, x: Tensor) -> None:
     slack = 1e-9
     low, high = float(x.min()), float(x.max())
     if low < op.lo * (1 - slack) or high > op.hi * (1 + slack):

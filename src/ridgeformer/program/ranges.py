@@ -9,23 +9,8 @@ from __future__ import annotations
 
 from math import inf
 
-from ridgeformer.program.ops import (
-    Channel,
-    Clamp,
-    Combine,
-    Diagonal,
-    Dot,
-    Hold,
-    Invert,
-    MatVec,
-    Multiply,
-    Op,
-    Program,
-    RowSums,
-    Target,
-    Unit,
-    inputs,
-)
+from ridgeformer.program import ops
+from ridgeformer.program.ops import Channel, Op, Program, inputs
 from ridgeformer.program.tables import unit_table
 
 Range = tuple[float, float]
@@ -50,7 +35,9 @@ def largest(program: Program, bounds: Bounds) -> float:
     Factors are multiplied three at a time in an order of the compiler's choosing, so a partial
     product may exceed its factors, but by no more than the spread of the clamps: 2¹⁰ is room enough.
     """
-    used = {channel for op in program.ops if not isinstance(op, Multiply) for channel in inputs(op)}
+    used = {
+        channel for op in program.ops if not isinstance(op, ops.Multiply) for channel in inputs(op)
+    }
     used.update(c for state in program.states for c in state.values() if c is not None)
     return 2.0**10 * max(
         max(-low, high) for channel, (low, high) in bounds.items() if channel in used
@@ -59,39 +46,39 @@ def largest(program: Program, bounds: Bounds) -> float:
 
 def largest_vector(program: Program, bounds: Bounds) -> float:
     """A bound on the norm of whatever is multiplied by K."""
-    sources = [op.v for op in program.ops if isinstance(op, MatVec)]
+    sources = [op.v for op in program.ops if isinstance(op, ops.MatVec)]
     sources += [state["alpha"] for state in program.states if state["alpha"] is not None]
     return max(bounds[channel][1] for channel in sources)
 
 
 def infer(op: Op, bounds: Bounds, program: Program) -> Range:
     match op:
-        case Target():
+        case ops.Target():
             return -program.target_norm[1], program.target_norm[1]
-        case Diagonal():
+        case ops.Diagonal():
             return 0.0, program.max_eigenvalue
-        case RowSums():
+        case ops.RowSums():
             assert program.normaliser is not None
             return program.normaliser
-        case MatVec(v=v):
+        case ops.MatVec(v=v):
             return scale(bounds[v], program.max_eigenvalue)
-        case Dot(u=u, v=v):
+        case ops.Dot(u=u, v=v):
             most = max(map(abs, bounds[u])) * max(map(abs, bounds[v]))
             return (0.0 if u == v else -most), most
-        case Combine(terms=terms, constant=constant):
+        case ops.Combine(terms=terms, constant=constant):
             parts = [scale(bounds[channel], c) for c, channel in terms]
             return constant + sum(lo for lo, _ in parts), constant + sum(hi for _, hi in parts)
-        case Multiply(a=a, b=b):
+        case ops.Multiply(a=a, b=b):
             corners = [x * y for x in bounds[a] for y in bounds[b]]
             return min(corners), max(corners)
-        case Clamp(lo=lo, hi=hi):
+        case ops.Clamp(lo=lo, hi=hi):
             return lo, hi
-        case Invert(lo=lo, hi=hi):
+        case ops.Invert(lo=lo, hi=hi):
             return 1 / hi, 1 / lo
-        case Unit(lo=lo, hi=hi):
+        case ops.Unit(lo=lo, hi=hi):
             table = unit_table(lo, hi)
             return table.constant, 2 * lo**-0.5
-        case Hold(x=x):
+        case ops.Hold(x=x):
             return 0.0, max(0.0, bounds[x][1])
     return -inf, inf
 

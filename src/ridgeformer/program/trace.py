@@ -6,23 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ridgeformer.program.ops import (
-    Channel,
-    Clamp,
-    Combine,
-    Diagonal,
-    Dot,
-    Hold,
-    Invert,
-    Kind,
-    MatVec,
-    Multiply,
-    Op,
-    Program,
-    RowSums,
-    Target,
-    Unit,
-)
+from ridgeformer.program import ops
+from ridgeformer.program.ops import Channel, Kind, Op, Program
 from ridgeformer.solvers import Machine, Solver, certified_interval
 from ridgeformer.solvers.machine import Bounds, Interval, Precondition
 from ridgeformer.types import Refusal
@@ -52,7 +37,7 @@ class Traced:
             return self.terms[0][1]
         name, variable = sum_name(self.terms)
         return self.machine.record(
-            lambda out: Combine(out, self.terms, self.constant), self.kind, name, variable
+            lambda out: ops.Combine(out, self.terms, self.constant), self.kind, name, variable
         )
 
     def __add__(self, other: Traced | float) -> Traced:
@@ -75,7 +60,7 @@ class Traced:
             return b
         left, right = a.channel(), b.channel()
         name = f"{left.name}·{right.name}"
-        return self.machine.traced(lambda out: Multiply(out, left, right), b.kind, name)
+        return self.machine.traced(lambda out: ops.Multiply(out, left, right), b.kind, name)
 
     def __neg__(self) -> Traced:
         return -1.0 * self
@@ -137,7 +122,7 @@ class TracingMachine(Machine):
         return Traced(self, kind, ((1.0, self.record(make, kind, name, variable)),))
 
     def target(self) -> Traced:
-        return self.traced(Target, "vector", "y", "y")
+        return self.traced(ops.Target, "vector", "y", "y")
 
     def zeros(self) -> Traced:
         return Traced(self, "vector", ())
@@ -146,10 +131,10 @@ class TracingMachine(Machine):
         if not v.terms:
             return v
         channel = v.channel()
-        return self.traced(lambda out: MatVec(out, channel), "vector", "K" + channel.name)
+        return self.traced(lambda out: ops.MatVec(out, channel), "vector", "K" + channel.name)
 
     def diagonal(self) -> Traced:
-        return self.traced(Diagonal, "token", "diagonal")
+        return self.traced(ops.Diagonal, "token", "diagonal")
 
     def row_sums(self) -> Traced:
         if self.scope.row_sums is None:
@@ -157,7 +142,7 @@ class TracingMachine(Machine):
                 "The row-sum preconditioner comes from the normaliser of softmax attention: with "
                 'linear attention use `precondition="jacobi"` or none.'
             )
-        return self.traced(RowSums, "token", "row sums")
+        return self.traced(ops.RowSums, "token", "row sums")
 
     def preconditioner_range(self, kind: Precondition) -> Interval:
         if kind == "row-sum" and self.scope.row_sums is not None:
@@ -168,7 +153,7 @@ class TracingMachine(Machine):
 
     def dot(self, u: Traced, v: Traced) -> Traced:
         a, b = u.channel(), v.channel()
-        return self.traced(lambda out: Dot(out, a, b), "scalar", f"{a.name}ᵀ{b.name}")
+        return self.traced(lambda out: ops.Dot(out, a, b), "scalar", f"{a.name}ᵀ{b.name}")
 
     def reciprocal(self, x: Traced) -> Traced:
         channel = x.channel()
@@ -178,23 +163,25 @@ class TracingMachine(Machine):
                 "it: state the range with m.assume before dividing."
             )
         lo, hi = self.clamped[channel]
-        return self.traced(lambda out: Invert(out, channel, lo, hi), x.kind, f"1/({channel.name})")
+        return self.traced(
+            lambda out: ops.Invert(out, channel, lo, hi), x.kind, f"1/({channel.name})"
+        )
 
     def unit(self, x: Traced, bounds: Bounds) -> Traced:
         channel, (lo, hi) = x.channel(), bounds()
         floor = max(lo, RHO_FLOOR[self.dtype] if lo == 0 else lo)
-        return self.traced(lambda out: Unit(out, channel, floor, hi), x.kind, "c")
+        return self.traced(lambda out: ops.Unit(out, channel, floor, hi), x.kind, "c")
 
     def hold(self, x: Traced, lo: float, hi: float) -> Traced:
         channel = x.channel()
-        return self.traced(lambda out: Hold(out, channel, lo, hi), x.kind, "rho")
+        return self.traced(lambda out: ops.Hold(out, channel, lo, hi), x.kind, "rho")
 
     def assume(self, x: Traced, bounds: Bounds, why: str) -> Traced:
         channel, (lo, hi) = x.channel(), bounds()
         if not 0 < lo <= hi < float("inf"):
             raise Refusal(f"The range [{lo}, {hi}] stated for {channel.name} is not positive.")
         clamped = self.traced(
-            lambda out: Clamp(out, channel, lo, hi, why), x.kind, channel.name, channel.variable
+            lambda out: ops.Clamp(out, channel, lo, hi, why), x.kind, channel.name, channel.variable
         )
         self.clamped[clamped.channel()] = (lo, hi)
         return clamped

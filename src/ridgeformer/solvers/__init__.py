@@ -68,28 +68,3 @@ def make_solver(
             )
         options["interval"] = tuple(interval)
     return solver(**options)
-
-
-__all__ = [
-    "PRECONDITIONERS",
-    "SOLVERS",
-    "BlockCG",
-    "Chebyshev",
-    "ConjugateGradient",
-    "EagerMachine",
-    "GradientDescent",
-    "HeavyBall",
-    "IterativeNewton",
-    "Machine",
-    "NadarayaWatson",
-    "Richardson",
-    "Solver",
-    "certified_interval",
-    "condition_number",
-    "effective_dimension",
-    "kernel_eigenvalues",
-    "krr",
-    "krr_coefficients",
-    "make_solver",
-    "solve",
-]

@@ -35,25 +35,3 @@ for _task in (
     ReLUNetwork,
 ):
     register(_task)
-
-__all__ = [
-    "LEARNABLE",
-    "TASKS",
-    "GaussianProcess",
-    "Heteroskedastic",
-    "KernelDraw",
-    "LearnableTask",
-    "LinearRegression",
-    "LogisticRegression",
-    "MixtureOfRegressions",
-    "PoissonRegression",
-    "PolynomialRegression",
-    "PrescribedSpectrum",
-    "Prompt",
-    "ReLUNetwork",
-    "Sample",
-    "SparseRegression",
-    "Task",
-    "generator_of",
-    "write_arrays",
-]

@@ -6,19 +6,3 @@ from ridgeformer.training.parallel import Group
 from ridgeformer.training.recipe import Architecture, Recipe, TrainingOptions
 from ridgeformer.training.scores import Held, predictions, score
 from ridgeformer.training.trained import TrainedModel
-
-__all__ = [
-    "LAYOUTS",
-    "Architecture",
-    "Group",
-    "Held",
-    "Layout",
-    "Recipe",
-    "Run",
-    "TrainedModel",
-    "TrainingOptions",
-    "finish",
-    "predictions",
-    "score",
-    "started",
-]

@@ -4,19 +4,3 @@ from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.edits import Edit, Edits, Record, ablate, ablate_head, patch
 from ridgeformer.transformer.model import Transformer
 from ridgeformer.transformer.storage import check_writable, load, read_config, save, whole_directory
-
-__all__ = [
-    "Edit",
-    "Edits",
-    "Record",
-    "Transformer",
-    "TransformerConfig",
-    "ablate",
-    "ablate_head",
-    "check_writable",
-    "load",
-    "patch",
-    "read_config",
-    "save",
-    "whole_directory",
-]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil, inf, sqrt
 
+from ridgeformer import theory
 from ridgeformer.compiler.backends.multiply import FINE_ENOUGH, Grid
 from ridgeformer.compiler.domain import Domain
 from ridgeformer.compiler.job import Job
@@ -18,12 +19,6 @@ from ridgeformer.program import Program, largest_vector
 from ridgeformer.program.ops import Combine, MatVec, Multiply, Target
 from ridgeformer.program.ranges import Bounds
 from ridgeformer.solvers import certified_interval
-from ridgeformer.theory import (
-    Sensitivity,
-    interpolated_prediction_bound,
-    product_error_bound,
-    sensitivity,
-)
 from ridgeformer.types import Refusal
 
 WIDEST = 2**15
@@ -49,7 +44,7 @@ class ErrorBudget:
     """‖P^{1/2}ê‖ for errors ê of 1 at every support."""
     query: float
     """√k(x, x)"""
-    response: Sensitivity
+    response: theory.Sensitivity
     direct: float
     """How often the product is read by a query itself."""
     room: float
@@ -59,7 +54,7 @@ class ErrorBudget:
     """What set-up and round-off cost."""
 
     def product(self, grid: Grid) -> float:
-        return product_error_bound(self.first, self.second, grid.finest)
+        return theory.product_error_bound(self.first, self.second, grid.finest)
 
     def error(self, grid: Grid) -> float:
         """The certified error of every prediction; infinite where an iterate may leave its range."""
@@ -67,7 +62,7 @@ class ErrorBudget:
         strays = self.spread * self.response.iterate * once / sqrt(self.least_scaling)
         if strays > self.room:
             return inf
-        reached = interpolated_prediction_bound(
+        reached = theory.interpolated_prediction_bound(
             once,
             spread=self.spread,
             query=self.query,
@@ -133,7 +128,7 @@ def error_budget(job: Job, domain: Domain, program: Program, bounds: Bounds) -> 
         program.normalised
     ):  # a row of D⁻¹A sums to 1 + (λ − 1)/D, which leaves errors room to die out
         top = min(top, max(1 + (ridge - 1) / sums for sums in domain.row_sums))
-    response = sensitivity(
+    response = theory.sensitivity(
         job.solver,
         steps=job.steps,
         tuned=tuned,

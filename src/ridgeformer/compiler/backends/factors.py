@@ -24,20 +24,7 @@ from ridgeformer.compiler.circuit import (
     whole,
 )
 from ridgeformer.program import ops
-from ridgeformer.program.ops import (
-    Channel,
-    Clamp,
-    Combine,
-    Dot,
-    Hold,
-    Invert,
-    MatVec,
-    Multiply,
-    Op,
-    RowSums,
-    Target,
-    Unit,
-)
+from ridgeformer.program.ops import Channel, Op
 from ridgeformer.program.tables import reciprocal_table, unit_table
 from ridgeformer.types import Refusal
 
@@ -144,38 +131,38 @@ class FactorLowering(Lowering):
 
     def lower(self, op: Op) -> Vector | Scalar | Diagonal:
         match op:
-            case Target():
+            case ops.Target():
                 return Vector(self.target())
             case ops.Diagonal():
                 return self.diagonal()
-            case RowSums():
+            case ops.RowSums():
                 raise AssertionError("tracing for linear attention refuses row sums")
-            case MatVec(v=v):
+            case ops.MatVec(v=v):
                 return Vector(whole(self.matvec(self.form(v), f"K{v.name}", v.variable)))
-            case Dot(out=out, u=u, v=v):
+            case ops.Dot(out=out, u=u, v=v):
                 left, right = self.form(u), self.form(v)
                 return (Reduction(self.dot(left, right, None, out.name), left, right),)
-            case Combine():
+            case ops.Combine():
                 return self.combine(op)
-            case Multiply(a=a, b=b):
+            case ops.Multiply(a=a, b=b):
                 if isinstance(self.values[a], Diagonal):
                     self.form(b)  # the MLP multiplies what is stored
                 return self.multiply(self.values[a], self.values[b])
-            case Clamp(x=x, lo=lo, hi=hi):
+            case ops.Clamp(x=x, lo=lo, hi=hi):
                 value = self.values[x]
                 if isinstance(value, Diagonal):
                     return value  # inside its bounds by the domain
                 clamped = gadgets.clamp(self.s, self.scalar(x), lo, hi, self.scalar(x).name)
                 self.unclamped[clamped] = self.scalar(x)
                 return (clamped,)
-            case Invert():
+            case ops.Invert():
                 return self.invert(op)
-            case Unit(x=x, lo=lo, hi=hi):
+            case ops.Unit(x=x, lo=lo, hi=hi):
                 return (gadgets.table(self.s, self.scalar(x), unit_table(lo, hi), "c"),)
-            case Hold(x=x, lo=lo, hi=hi):
+            case ops.Hold(x=x, lo=lo, hi=hi):
                 return (gadgets.hold(self.s, self.scalar(x), lo, hi, "rho"),)
 
-    def combine(self, op: Combine) -> Vector | Scalar | Diagonal:
+    def combine(self, op: ops.Combine) -> Vector | Scalar | Diagonal:
         if op.out.kind == "scalar":
             return (self.sum_of_scalars(op),)
         values = [(coefficient, self.values[c]) for coefficient, c in op.terms]
@@ -211,7 +198,7 @@ class FactorLowering(Lowering):
         product = Vector((), (), ((a.coefficient, a.cell, b.linear),))
         return Vector(scaled(b.linear, a.constant), (), product.gated) if a.constant else product
 
-    def sum_of_scalars(self, op: Combine) -> Cell:
+    def sum_of_scalars(self, op: ops.Combine) -> Cell:
         """A linear combination of scalars, by the aggregator's MLP."""
         form: Form = self.s.constant(op.constant) if op.constant else ()
         for coefficient, channel in op.terms:
@@ -223,7 +210,7 @@ class FactorLowering(Lowering):
             self.s.write(LinearWrite(time, entries, out, AGGREGATOR, op.out.name, o))
         return out
 
-    def invert(self, op: Invert) -> Scalar | Diagonal:
+    def invert(self, op: ops.Invert) -> Scalar | Diagonal:
         value = self.values[op.x]
         if isinstance(value, Diagonal):
             if value.coefficient != 1.0:

@@ -34,22 +34,8 @@ from ridgeformer.compiler.circuit import (
     whole,
 )
 from ridgeformer.kernels import Logits
-from ridgeformer.program.ops import (
-    Channel,
-    Clamp,
-    Combine,
-    Diagonal,
-    Dot,
-    Hold,
-    Invert,
-    MatVec,
-    Multiply,
-    Op,
-    Program,
-    RowSums,
-    Target,
-    Unit,
-)
+from ridgeformer.program import ops
+from ridgeformer.program.ops import Channel, Op, Program
 from ridgeformer.program.ranges import Bounds
 from ridgeformer.program.tables import unit_table
 from ridgeformer.types import Refusal
@@ -236,43 +222,43 @@ class SoftmaxLowering(TokenArithmetic):
 
     def lower(self, op: Op) -> Sum | RowSum:
         match op:
-            case Target():
+            case ops.Target():
                 return Sum(whole(self.y))
-            case Diagonal():
+            case ops.Diagonal():
                 raise Refusal(
                     "The Jacobi preconditioner needs K_ii, which softmax attention never shows by "
                     'itself: use `precondition="row-sum"`, which it shows as its normaliser, or none.'
                 )
-            case RowSums():
+            case ops.RowSums():
                 return RowSum()
-            case MatVec(v=v):
+            case ops.MatVec(v=v):
                 return self.matvec(self.form(v), f"K{v.name}/D", v.variable, self.bounds[v])
-            case Dot(out=out, u=u, v=v):
+            case ops.Dot(out=out, u=u, v=v):
                 return self.dot(self.form(u), self.form(v), out.name)
-            case Combine(terms=terms, constant=constant):
+            case ops.Combine(terms=terms, constant=constant):
                 total = Sum(self.s.common(constant) if constant else ())
                 for coefficient, channel in terms:
                     value = self.values[channel]
                     assert isinstance(value, Sum)
                     total = total.plus(value, coefficient)
                 return total
-            case Multiply(a=a, b=b):
+            case ops.Multiply(a=a, b=b):
                 return self.multiply(a, b)
-            case Clamp(x=x, lo=lo, hi=hi):
+            case ops.Clamp(x=x, lo=lo, hi=hi):
                 if isinstance(self.values[x], RowSum):
                     return RowSum()  # inside its bounds by the domain
                 clamped = self.clamp(self.form(x), lo, hi, x.name)
                 self.unclamped[clamped] = self.form(x)
                 return Sum(whole(clamped))
-            case Invert(out=out, x=x, lo=lo, hi=hi):
+            case ops.Invert(out=out, x=x, lo=lo, hi=hi):
                 if isinstance(self.values[x], RowSum):
                     return Sum(whole(self.inverse_row_sum()))
                 form = self.form(x)
                 early = self.unclamped.get(form[0].cell, ())
                 return Sum((), ((1.0, self.inverse(form, lo, hi, out.name, early)),))
-            case Unit(x=x, lo=lo, hi=hi):
+            case ops.Unit(x=x, lo=lo, hi=hi):
                 return self.unit(x, lo, hi)
-            case Hold(x=x, lo=lo, hi=hi):
+            case ops.Hold(x=x, lo=lo, hi=hi):
                 return Sum(whole(self.hold(self.form(x), lo, hi, "rho")))
 
     def dot(self, u: Form, v: Form, name: str) -> Sum:

@@ -4,5 +4,3 @@ from ridgeformer.compiler.passes.assemble import assemble, widest_mlp
 from ridgeformer.compiler.passes.describe import describe
 from ridgeformer.compiler.passes.place import Placement, place
 from ridgeformer.compiler.passes.reuse import erase, reuse
-
-__all__ = ["Placement", "assemble", "describe", "erase", "place", "reuse", "widest_mlp"]

@@ -1,5 +1,3 @@
 """What a visitor sees first: compiled CG beside the textbook, softmax attention, and trained models."""
 
 from ridgeformer.experiments.demonstration.run import demo
-
-__all__ = ["demo"]

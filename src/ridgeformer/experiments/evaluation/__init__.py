@@ -3,5 +3,3 @@
 from ridgeformer.experiments.evaluation.measure import measure
 from ridgeformer.experiments.evaluation.run import evaluate
 from ridgeformer.experiments.evaluation.shifts import ScaledInputs, shifts_of
-
-__all__ = ["ScaledInputs", "evaluate", "measure", "shifts_of"]

@@ -14,5 +14,3 @@ STUDIES = Study.registry
 
 for _study in (Smoother(), GaussianStudy(), DotProducts()):
     register(_study)
-
-__all__ = ["STUDIES", "Study", "find_study", "run_study"]

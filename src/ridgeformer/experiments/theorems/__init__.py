@@ -94,14 +94,3 @@ for _theorem in (
     KnobWidth(),
 ):
     register(_theorem)
-
-__all__ = [
-    "THEOREMS",
-    "Outcome",
-    "SolverReport",
-    "Theorem",
-    "Verdict",
-    "chosen",
-    "verify",
-    "verify_solver",
-]

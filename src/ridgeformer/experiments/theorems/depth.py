@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention, compile
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
 from ridgeformer.experiments.theorems.hard import hard_for_krylov
@@ -24,12 +25,6 @@ from ridgeformer.solvers import (
     solve,
 )
 from ridgeformer.tasks import KernelDraw, PrescribedSpectrum, Prompt
-from ridgeformer.theory import (
-    cg_prediction_bound,
-    chebyshev_factor,
-    heavy_ball_factor,
-    richardson_rate,
-)
 
 STEPS = Axes("step", "|f_t − f*|, worst query")
 
@@ -59,7 +54,7 @@ class CGRate(Theorem):
             )
             exact = krr(prompt, ridge=1.0)
             error = (trajectory(model, prompt).predictions - exact).abs().numpy()
-            bound = cg_prediction_bound(prompt, ridge=1.0, steps=steps).numpy()
+            bound = theory.cg_prediction_bound(prompt, ridge=1.0, steps=steps).numpy()
             collected.append(ratios(error[1:], bound[1:], 1e-10 * float(exact.abs().max())))
             lines += curves(f"κ = {condition:g}", error, bound)
         hard = hard_for_krylov(1.0, 19.0, steps, 4, seed)
@@ -71,7 +66,7 @@ class CGRate(Theorem):
             to=LinearAttention(20.0),
         )
         error = (trajectory(model, hard).predictions - krr(hard, ridge=1.0)).abs().numpy()
-        bound = cg_prediction_bound(hard, ridge=1.0, steps=steps).numpy()
+        bound = theory.cg_prediction_bound(hard, ridge=1.0, steps=steps).numpy()
         collected.append(ratios(error[1:], bound[1:], 1e-9))
         lines += curves("hardest, κ = 10", error, bound)
         settings = (
@@ -123,9 +118,9 @@ class FixedRates(Theorem):
 def methods() -> tuple[tuple[Solver, Callable[[float, int], float]], ...]:
     """The solvers, each with its factor as a function of the condition number and the steps."""
     return (
-        (GradientDescent(), lambda condition, t: richardson_rate(condition) ** t),
-        (Chebyshev(), chebyshev_factor),
-        (HeavyBall(), heavy_ball_factor),
+        (GradientDescent(), lambda condition, t: theory.richardson_rate(condition) ** t),
+        (Chebyshev(), theory.chebyshev_factor),
+        (HeavyBall(), theory.heavy_ball_factor),
     )
 
 
@@ -172,7 +167,9 @@ class ChebyshevWorstMode(Theorem):
             run = solve(Chebyshev(), prompt, steps=steps, ridge=1.0, interval=(lo, hi), states=True)
             alpha = run.states["alpha"][:, 0, :, 0].numpy()
             measured = np.abs(1 - values * alpha).max(1)
-            bound = np.array([float(chebyshev_factor(condition, t)) for t in range(steps + 1)])
+            bound = np.array(
+                [float(theory.chebyshev_factor(condition, t)) for t in range(steps + 1)]
+            )
             collected.append(ratios(measured, bound, 1e-6))
             lines += [
                 Line(f"κ = {condition:g}", list(range(steps + 1)), measured.tolist()),

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
+from ridgeformer import theory
 from ridgeformer.compiler import Interpolated
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
 from ridgeformer.experiments.theorems.cases import Case, compiled_cases, numeric_cases
@@ -16,12 +17,6 @@ from ridgeformer.kernels import Kernel
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import EagerMachine, krr, solve
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory import (
-    NotFixed,
-    perturbed_prediction_bound,
-    polynomial_prediction_bound,
-    products_taken,
-)
 
 
 class GeneralTheorem(Theorem):
@@ -147,7 +142,7 @@ class PolynomialRate(GeneralTheorem):
             if case.to is not None:
                 allowed += allowed_error(case, run.predictions)
                 run = trajectory(case.model(), prompt)
-            bound = polynomial_prediction_bound(
+            bound = theory.polynomial_prediction_bound(
                 case.solver,
                 prompt,
                 steps=case.steps,
@@ -172,8 +167,8 @@ def has_polynomials(case: Case) -> str | None:
     if case.solver.smooths:
         return "It divides by a sum of kernel values and solves no system."
     try:
-        products_taken(case.solver, steps=2, tuned=(1.0, 2.0))
-    except NotFixed as reason:
+        theory.products_taken(case.solver, steps=2, tuned=(1.0, 2.0))
+    except theory.NotFixed as reason:
         return str(reason)
     return None
 
@@ -210,7 +205,7 @@ class InexactFixed(GeneralTheorem):
                     case.solver, prompt, steps=steps, ridge=case.ridge, kernel=case.kernel
                 ).final
                 apart = (machine.predict(state.alpha) - clean)[..., 0].abs()
-                bound = perturbed_prediction_bound(
+                bound = theory.perturbed_prediction_bound(
                     case.solver,
                     prompt,
                     steps=steps,

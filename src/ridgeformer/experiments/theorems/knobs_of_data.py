@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ridgeformer import theory
 from ridgeformer.compiler import (
     CompiledModel,
     LinearAttention,
@@ -29,28 +30,6 @@ from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, effective_dimension, make_solver
 from ridgeformer.tasks import Prompt
 from ridgeformer.tasks.learnable import normal
-from ridgeformer.theory import (
-    cg_energy_floor,
-    chebyshev_factor,
-    chebyshev_steps,
-    cold_bound,
-    cold_limit,
-    cold_misfit_bounds,
-    cold_size_bound,
-    cold_temperature,
-    eigenvalue_after,
-    energy_error,
-    gram,
-    hot_bound,
-    hot_limit,
-    hot_misfit_bound,
-    hot_temperature,
-    rank_error,
-    resolvent_bound,
-    spectral_energies,
-    sufficient_width,
-    target_energy,
-)
 from ridgeformer.types import Refusal
 
 RIDGE = 1.0
@@ -79,17 +58,17 @@ class KnobCollinear(Theorem):
         batch, features, supports = (8, 7, 14) if fast else (64, 8, 16)
         depths = (3,) if fast else (3, 5)
         prompts = {d: copied(d, supports, features, batch, seed) for d in range(1, features + 1)}
-        tops = {d: float(eigenvalue_after(p, rank=0).max()) for d, p in prompts.items()}
+        tops = {d: float(theory.eigenvalue_after(p, rank=0).max()) for d, p in prompts.items()}
         collected: list[np.ndarray] = []
         lines: list[Line] = []
         for steps in depths:
             cg = linear_model("cg", features, steps, max(tops.values()))
             curves: dict[str, list[float]] = {}
             for d, prompt in prompts.items():
-                values, energies = spectral_energies(prompt, ridge=RIDGE, rank=d)
+                values, energies = theory.spectral_energies(prompt, ridge=RIDGE, rank=d)
                 whole = energies.sum(1).sqrt()
-                floor = (cg_energy_floor(values, energies, steps=steps) / whole).numpy()
-                ceiling = [chebyshev_factor(float(c), steps) for c in values[:, -1] / RIDGE]
+                floor = (theory.cg_energy_floor(values, energies, steps=steps) / whole).numpy()
+                ceiling = [theory.chebyshev_factor(float(c), steps) for c in values[:, -1] / RIDGE]
                 upper = np.where(d < steps, 0.0, ceiling)
                 error = relative_energy(cg, prompt)
                 # At d = T the floor is the error itself.
@@ -97,7 +76,7 @@ class KnobCollinear(Theorem):
                     both_sides(error, floor, floor if d == steps else upper, promise(cg))
                 )
                 fixed = linear_model("chebyshev", features, steps, tops[d])
-                level = chebyshev_factor(1 + tops[d] / RIDGE, steps)
+                level = theory.chebyshev_factor(1 + tops[d] / RIDGE, steps)
                 least = level * (energies[:, 0].sqrt() / whole).numpy()
                 slow = relative_energy(fixed, prompt)
                 collected.append(both_sides(slow, least, np.array(level), promise(fixed)))
@@ -137,7 +116,8 @@ def relative_energy(model: CompiledModel, prompt: Prompt) -> np.ndarray:
     """‖α_T − α*‖_A/‖α*‖_A of the coefficients that the model's supports hold at the end."""
     alpha = trajectory(model, prompt, states=True).states["alpha"][-1:]
     relative: np.ndarray = (
-        energy_error(alpha, prompt, ridge=RIDGE)[0] / target_energy(prompt, ridge=RIDGE)
+        theory.energy_error(alpha, prompt, ridge=RIDGE)[0]
+        / theory.target_energy(prompt, ridge=RIDGE)
     )[:, 0].numpy()
     return relative
 
@@ -193,8 +173,8 @@ class KnobTemperature(Theorem):
         k, batch = SUPPORTS, 8 if fast else 64
         prompt = on_the_sphere(batch, seed)
         centred, others = slice(0, batch // 2), slice(batch // 2, batch)  # of the first kind
-        hot = hot_temperature(k, 1.0, ridge=RIDGE, share=0.5)
-        cold = cold_temperature(k, 1 - COSINE, share=0.1)
+        hot = theory.hot_temperature(k, 1.0, ridge=RIDGE, share=0.5)
+        cold = theory.cold_temperature(k, 1 - COSINE, share=0.1)
         coldest = 1 / log((LARGEST_NORMALISER["float64"] - 1) / k)
         span = np.geomspace(coldest * (1 + NEAR), 1e3, 3 if fast else 20).tolist()
         temperatures = sorted([*span, hot, cold])
@@ -240,27 +220,27 @@ def temperature_cases(
     """Measured, lower and upper bound: two limits, the misfit at the supports, sizes at new queries."""
     k = SUPPORTS
     none = torch.zeros(1, dtype=torch.float64)
-    least, most = cold_misfit_bounds(prompt, ridge=RIDGE, kernel=kernel)
+    least, most = theory.cold_misfit_bounds(prompt, ridge=RIDGE, kernel=kernel)
     cases = [
         (
-            (seen - hot_limit(prompt, ridge=RIDGE)).abs(),
+            (seen - theory.hot_limit(prompt, ridge=RIDGE)).abs(),
             none,
-            hot_bound(prompt, ridge=RIDGE, kernel=kernel),
+            theory.hot_bound(prompt, ridge=RIDGE, kernel=kernel),
         ),
         (
-            (seen - cold_limit(prompt, ridge=RIDGE, kernel=kernel)).abs(),
+            (seen - theory.cold_limit(prompt, ridge=RIDGE, kernel=kernel)).abs(),
             none,
-            cold_bound(prompt, ridge=RIDGE, kernel=kernel),
+            theory.cold_bound(prompt, ridge=RIDGE, kernel=kernel),
         ),
         (
             (prompt.y - seen[:, :k]).norm(dim=1),
-            torch.maximum(least, hot_misfit_bound(prompt, ridge=RIDGE, kernel=kernel)),
+            torch.maximum(least, theory.hot_misfit_bound(prompt, ridge=RIDGE, kernel=kernel)),
             most,
         ),
         (
             seen[:, k:].abs().amax(1),
             none.expand(len(seen), 1),
-            cold_size_bound(prompt, ridge=RIDGE, kernel=kernel)[:, k:].amax(1),
+            theory.cold_size_bound(prompt, ridge=RIDGE, kernel=kernel)[:, k:].amax(1),
         ),
     ]
     return [(m.numpy(), lower.numpy(), upper.numpy()) for m, lower, upper in cases]
@@ -322,9 +302,11 @@ class KnobWidth(Theorem):
         phi = base.phi.expand(supports, -1, -1)
         y = torch.eye(supports, dtype=torch.float64)[..., None]
         # In so many steps Chebyshev brings every mode of any Â to 1e-9.
-        steps = chebyshev_steps(1 + top / RIDGE, 1e-9)
-        unsolved = chebyshev_factor(1 + top / RIDGE, steps)
-        exact = torch.linalg.inv(gram(base)[0] + RIDGE * torch.eye(supports, dtype=torch.float64))
+        steps = theory.chebyshev_steps(1 + top / RIDGE, 1e-9)
+        unsolved = theory.chebyshev_factor(1 + top / RIDGE, steps)
+        exact = torch.linalg.inv(
+            theory.gram(base)[0] + RIDGE * torch.eye(supports, dtype=torch.float64)
+        )
         leading = torch.linalg.svd(base.phi[0]).Vh.mT
         generator = torch.Generator().manual_seed(seed)
         frames = {
@@ -336,7 +318,7 @@ class KnobWidth(Theorem):
         reached: dict[str, list[float]] = {}
         promised: list[float] = []
         beyond: set[int] = set()
-        floors = [RIDGE * float(rank_error(base, rank=m, ridge=RIDGE)) for m in widths]
+        floors = [RIDGE * float(theory.rank_error(base, rank=m, ridge=RIDGE)) for m in widths]
         for name, frame in frames.items():
             for m, floor in zip(widths, floors, strict=True):
                 sketch = phi @ frame[:, :m]
@@ -344,8 +326,8 @@ class KnobWidth(Theorem):
                 model = linear_model("chebyshev", m, steps, top)
                 alpha = trajectory(model, prompt, states=True).states["alpha"][-1, ..., 0]
                 apart = RIDGE * torch.linalg.matrix_norm(alpha - exact, 2)
-                distance = torch.linalg.matrix_norm(gram(base) - gram(prompt)[:1], 2)
-                most = RIDGE * float(resolvent_bound(distance, ridge=RIDGE))
+                distance = torch.linalg.matrix_norm(theory.gram(base) - theory.gram(prompt)[:1], 2)
+                most = RIDGE * float(theory.resolvent_bound(distance, ridge=RIDGE))
                 upper = floor if name == "leading directions" else most
                 allowance = promise(model) + unsolved
                 collected.append(
@@ -358,7 +340,7 @@ class KnobWidth(Theorem):
         needed = int((spectrum > RIDGE).sum())
         measured = 1 + sum(v > 0.5 for v in reached["leading directions"])
         collected.append(np.array([measured / needed, needed / measured, len(beyond)]))
-        enough = int(sufficient_width(base, tolerance=1.0, ridge=RIDGE))
+        enough = int(theory.sufficient_width(base, tolerance=1.0, ridge=RIDGE))
         reached["leading directions, predicted"] = floors
         reached["random directions, at most"] = promised
         # With all features nothing is left but round-off.

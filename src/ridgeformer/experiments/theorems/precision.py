@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention, compile
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
 from ridgeformer.models import trajectory
@@ -20,13 +21,6 @@ from ridgeformer.solvers import (
 )
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
-from ridgeformer.theory import (
-    UNIT,
-    cg_round_off_bound,
-    fixed_round_off_bound,
-    residual_round_off_bound,
-    semi_iteration_weights,
-)
 from ridgeformer.theory.systems import lengths, preconditioned_system
 from ridgeformer.types import Trajectory
 
@@ -56,7 +50,7 @@ def residual_errors(solver: Solver, prompt: Prompt, alphas: Tensor, interval: In
     """For each step, the error of the residual y − Aα̂_s that explains the next iterate that is held."""
     system = preconditioned_system(prompt, ridge=RIDGE)
     alphas = alphas.double()
-    weights = semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
+    weights = theory.semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
     centre, errors = sum(interval) / 2, []
     for s, (omega, remembers) in enumerate(weights):
         now = alphas[s]
@@ -77,7 +71,7 @@ class SinglePrecision(Theorem):
     see = "Distance to the exact recurrence against κ, under the bound; in float64 (control) nothing is left."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        prompts, steps, unit = 16 if fast else 128, 12 if fast else 40, UNIT["float32"]
+        prompts, steps, unit = 16 if fast else 128, 12 if fast else 40, theory.UNIT["float32"]
         solvers: tuple[Solver, ...] = (GradientDescent(), Chebyshev(), HeavyBall())
         collected, lines = [], []
         for size in SIZES:
@@ -89,10 +83,12 @@ class SinglePrecision(Theorem):
                     run = run_model(solver, prompt, top, steps, "float32")
                     alphas = run.states["alpha"]
                     local = residual_errors(solver, prompt, alphas, interval)
-                    carried = residual_round_off_bound(prompt, alphas, interval=interval, unit=unit)
+                    carried = theory.residual_round_off_bound(
+                        prompt, alphas, interval=interval, unit=unit
+                    )
                     exact = solve(solver, prompt, steps=steps, ridge=RIDGE, interval=interval)
                     error = (run.predictions - exact.predictions).abs()
-                    bound = fixed_round_off_bound(
+                    bound = theory.fixed_round_off_bound(
                         solver, prompt, alphas, ridge=RIDGE, interval=interval, unit=unit
                     )
                     collected.append(ratios(local.numpy(), carried.numpy(), 0.0))
@@ -124,7 +120,7 @@ class SinglePrecisionCG(Theorem):
     see = "Error after convergence against κ, its bound, and the residual that is left, beside u·κ·‖y‖."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        prompts, unit = 16 if fast else 128, UNIT["float32"]
+        prompts, unit = 16 if fast else 128, theory.UNIT["float32"]
         collected = []
         lines: dict[str, list[float]] = {
             name: [] for name in ("cg", "cg, bound", "residual", "u·κ·‖y‖")
@@ -135,7 +131,9 @@ class SinglePrecisionCG(Theorem):
                 run = run_model(ConjugateGradient(), prompt, top, 3 * size[0] + 2, "float32")
                 alphas = run.states["alpha"].double()
                 error = (run.predictions - krr(prompt, ridge=RIDGE)).abs()
-                bound = cg_round_off_bound(prompt, alphas, run.predictions, ridge=RIDGE, unit=unit)
+                bound = theory.cg_round_off_bound(
+                    prompt, alphas, run.predictions, ridge=RIDGE, unit=unit
+                )
                 collected.append(ratios(error[1:].numpy(), bound[1:].numpy(), 0.0))
                 if size == SIZES[0]:
                     system = preconditioned_system(prompt, ridge=RIDGE)

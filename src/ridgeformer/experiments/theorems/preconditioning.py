@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ridgeformer import theory
 from ridgeformer.compiler import Exact, LinearAttention, compile
 from ridgeformer.experiments.theorems.base import Line, Outcome, Theorem, ratios
 from ridgeformer.experiments.theorems.depth import STEPS, curves
@@ -15,12 +16,6 @@ from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, krr
 from ridgeformer.solvers.machine import Precondition
 from ridgeformer.tasks import KernelDraw, Prompt
-from ridgeformer.theory import (
-    cg_prediction_bound,
-    jacobi_condition_bound,
-    preconditioned_condition,
-    preconditioned_system,
-)
 
 RIDGE, SUPPORTS = 0.1, 12
 
@@ -42,7 +37,7 @@ def condition_of(system: Tensor, scaling: Tensor) -> Tensor:
 
 def optimised(prompt: Prompt, ridge: float, steps: int) -> Tensor:
     """A diagonal D with a small cond(D A D): descent on its logarithm, from Jacobi's."""
-    system = preconditioned_system(prompt, ridge=ridge)
+    system = theory.preconditioned_system(prompt, ridge=ridge)
     logs = -0.5 * system.diagonal(dim1=1, dim2=2).log()[..., None]
     best, least = logs, condition_of(system, logs.exp())
     for step in range(steps):
@@ -70,9 +65,9 @@ def nearly_tight(k: int = 8, near: float = 1e-8, far: float = 1e-4) -> tuple[Pro
 
 def scaling_ratios(prompt: Prompt, ridge: float, scaling: Tensor) -> list[np.ndarray]:
     """cond(S_J) over its bound with λ_max(S_J), and that bound over the one with k."""
-    jacobi = preconditioned_condition(prompt, ridge=ridge, precondition="jacobi")
-    bound = jacobi_condition_bound(prompt, scaling, ridge=ridge)
-    system = preconditioned_system(prompt, ridge=ridge)
+    jacobi = theory.preconditioned_condition(prompt, ridge=ridge, precondition="jacobi")
+    bound = theory.jacobi_condition_bound(prompt, scaling, ridge=ridge)
+    system = theory.preconditioned_system(prompt, ridge=ridge)
     last = prompt.supports * condition_of(system, scaling)
     return [ratios(jacobi.numpy(), bound.numpy(), 0.0), ratios(bound.numpy(), last.numpy(), 0.0)]
 
@@ -122,7 +117,9 @@ def jacobi_rates(prompt: Prompt, steps: int) -> tuple[np.ndarray, list[Line]]:
             to=LinearAttention(top, products=Exact()),
         )  # fmt: skip
         error = (trajectory(model, prompt).predictions - exact).abs().numpy()
-        bound = cg_prediction_bound(prompt, ridge=RIDGE, steps=steps, precondition=kind).numpy()
+        bound = theory.cg_prediction_bound(
+            prompt, ridge=RIDGE, steps=steps, precondition=kind
+        ).numpy()
         collected.append(ratios(error, bound, 1e-10 * float(exact.abs().max())))
         lines += curves(name, error, bound)
     return np.concatenate(collected), lines

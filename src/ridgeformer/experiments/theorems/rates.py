@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention, SoftmaxAttention, compile
 from ridgeformer.experiments.theorems.base import Axes, Outcome, Theorem, ratios
 from ridgeformer.experiments.theorems.depth import STEPS, curves
@@ -21,15 +22,6 @@ from ridgeformer.solvers import (
     solve,
 )
 from ridgeformer.tasks import KernelDraw, Prompt
-from ridgeformer.theory import (
-    block_cg_energy_bound,
-    block_cg_prediction_bound,
-    chebyshev_prediction_bound,
-    energy_error,
-    residual_gap_bound,
-    richardson_prediction_bound,
-    system_eigenvalues,
-)
 
 
 class RowSumRate(Theorem):
@@ -51,8 +43,8 @@ class RowSumRate(Theorem):
         exact = krr(prompt, ridge=ridge, kernel=kernel)
         collected, lines = [], []
         for solver, bounded in (
-            (Richardson("row-sum", interval), richardson_prediction_bound),
-            (Chebyshev("row-sum", interval), chebyshev_prediction_bound),
+            (Richardson("row-sum", interval), theory.richardson_prediction_bound),
+            (Chebyshev("row-sum", interval), theory.chebyshev_prediction_bound),
         ):
             model = compile(
                 solver,
@@ -104,9 +96,9 @@ class SeveralOutputs(Theorem):
                 outputs=outputs,
                 steps=steps,
                 ridge=1.0,
-                to=LinearAttention(float(system_eigenvalues(prompt, ridge=1.0).max())),
+                to=LinearAttention(float(theory.system_eigenvalues(prompt, ridge=1.0).max())),
             )
-            bound = block_cg_prediction_bound(prompt, ridge=1.0, steps=steps).numpy()
+            bound = theory.block_cg_prediction_bound(prompt, ridge=1.0, steps=steps).numpy()
             drawn = []
             runs = {"shared head, compiled": trajectory(model, prompt), "block CG": block}
             for name, run in runs.items():
@@ -114,8 +106,8 @@ class SeveralOutputs(Theorem):
                 collected.append(ratios(error[1:], bound[1:], 1e-9))
                 drawn += curves(f"{label}: {name}", error, bound)
             lines += drawn[:3]  # one bound for both
-            energy = energy_error(block.states["alpha"], prompt, ridge=1.0).numpy()
-            alone = block_cg_energy_bound(prompt, ridge=1.0, steps=steps).numpy()
+            energy = theory.energy_error(block.states["alpha"], prompt, ridge=1.0).numpy()
+            alone = theory.block_cg_energy_bound(prompt, ridge=1.0, steps=steps).numpy()
             collected.append(ratios(energy[2:], alone[2:], 1e-9))
         settings = (
             f"{outputs} outputs, {prompts} prompts of 24 supports and the hardest, {steps} steps"
@@ -163,7 +155,7 @@ class InexactCG(Theorem):
             alphas = torch.stack([s.alpha for s in states])
             carried = torch.stack([s.scale * s.r for s in states])
             gap = (prompt.y - system @ alphas - carried).norm(dim=2).numpy()
-            bound = residual_gap_bound(alphas, operator_error=error).numpy()
+            bound = theory.residual_gap_bound(alphas, operator_error=error).numpy()
             collected.append(ratios(gap[1:], bound[1:], 1e-11))
             lines += curves(f"ε = {error:g}", gap[1:], bound[1:], first=1)
         settings = f"3 sizes of error, {prompts} prompts of 20 supports, {steps} steps"

@@ -7,18 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, Solver
-from ridgeformer.theory import (
-    Shape,
-    cg_linear_size,
-    cg_softmax_size,
-    parameters,
-    semi_iteration_size,
-)
 
 TOP = 20.0
 """The bound on λ_max(K): no law depends on it."""
@@ -59,16 +53,18 @@ def fixed(solver: Solver, to: LinearAttention, remembers: bool) -> Law:
     return Law(
         solver,
         to,
-        lambda p, r, t: semi_iteration_size(p, r, t, remembers=remembers, gated=gated),
+        lambda p, r, t: theory.semi_iteration_size(p, r, t, remembers=remembers, gated=gated),
         Linear(),
     )
 
 
 def laws() -> list[Law]:
     return [
-        Law(ConjugateGradient(), PLAIN, cg_linear_size, Linear(), one_matvec_a_step=True),
-        Law(ConjugateGradient(), GATED, cg_linear_size, Linear(), one_matvec_a_step=True),
-        Law(ConjugateGradient(), SoftmaxAttention(1.0, 16), cg_softmax_size, Exponential(1.0)),
+        Law(ConjugateGradient(), PLAIN, theory.cg_linear_size, Linear(), one_matvec_a_step=True),
+        Law(ConjugateGradient(), GATED, theory.cg_linear_size, Linear(), one_matvec_a_step=True),
+        Law(
+            ConjugateGradient(), SoftmaxAttention(1.0, 16), theory.cg_softmax_size, Exponential(1.0)
+        ),
         fixed(GradientDescent(), PLAIN, remembers=False),
         fixed(GradientDescent(), GATED, remembers=False),
         fixed(Chebyshev(), PLAIN, remembers=True),
@@ -130,10 +126,10 @@ def parameters_of(
 ) -> tuple[int, int]:
     """Counted, and by the formula from the shape."""
     config = model.transformer.config
-    shape = Shape(*(getattr(config, name) for name in Shape.__dataclass_fields__))
+    shape = theory.Shape(*(getattr(config, name) for name in theory.Shape.__dataclass_fields__))
     counted = sum(weight.numel() for weight in model.transformer.parameters())
     inputs = features + outputs + 3
-    return counted, parameters(shape, inputs=inputs, outputs=outputs, gated=gated)
+    return counted, theory.parameters(shape, inputs=inputs, outputs=outputs, gated=gated)
 
 
 def same(counted: int, predicted: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from ridgeformer import theory
 from ridgeformer.compiler import HeadPairs, Interpolated, SoftmaxAttention, compile
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
 from ridgeformer.experiments.theorems.cases import ball
@@ -16,17 +17,6 @@ from ridgeformer.solvers import (
     Richardson,
 )
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory import (
-    cross,
-    dot_product_bound,
-    nearest_targets,
-    normaliser_round_off,
-    row_sum_spectrum_bound,
-    row_sums,
-    smoother_cold_bound,
-    smoother_hot_bound,
-    system_eigenvalues,
-)
 
 
 class InterpolatedProducts(Theorem):
@@ -105,7 +95,7 @@ class DotProducts(Theorem):
                     ),
                 )
                 error = np.abs(model.predict(prompt).numpy()[..., 0] - exact)
-                bound = dot_product_bound(
+                bound = theory.dot_product_bound(
                     scores,
                     values,
                     epsilon=float(epsilon),
@@ -165,11 +155,11 @@ class Normaliser(Theorem):
                 kernel=kernel,
                 to=SoftmaxAttention(radius, k),
             )
-            whole = cross(prompt, kernel)
+            whole = theory.cross(prompt, kernel)
             exact = reference(model, prompt, states=True)
             largest = exact.states["alpha"][-1].abs().amax((1, 2))[:, None]
             error = (model.predict(prompt) - exact.predictions[-1])[..., 0].abs() / largest
-            bound = normaliser_round_off(
+            bound = theory.normaliser_round_off(
                 1 + whole.sum(-1), tokens=k + 1, features=p, logit=radius**2 / float(temperature)
             )
             collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
@@ -202,10 +192,12 @@ class RowSumSpectrum(Theorem):
                 y = torch.zeros(prompts, k, 1, dtype=torch.float64)
                 for label, points in (("random", phi), ("in one place", same)):
                     prompt = Prompt(points, y, points[:, :1])
-                    values = system_eigenvalues(
+                    values = theory.system_eigenvalues(
                         prompt, ridge=ridge, kernel=kernel, precondition="row-sum"
                     )
-                    low, high = row_sum_spectrum_bound(row_sums(prompt, kernel), ridge=ridge)
+                    low, high = theory.row_sum_spectrum_bound(
+                        theory.row_sums(prompt, kernel), ridge=ridge
+                    )
                     least, most = values.amin(-1), values.amax(-1)
                     collected += [(low / least).numpy(), (most / high).numpy()]
                     for line, value in ((label, most / least), (f"{label}, bound", high / low)):
@@ -241,7 +233,7 @@ class SmootherLimits(Theorem):
         phi[next_quarter, 0], y[next_quarter, 0] = pole, 1
         prompt = Prompt(phi, y, query)
         mean = y.mean(1, keepdim=True)
-        _, nearest = nearest_targets(prompt)
+        _, nearest = theory.nearest_targets(prompt)
         temperatures = np.geomspace(1e-3, 1e3, 7 if fast else 25).tolist()
         collected = []
         names = ("from the mean", "from the nearest neighbour")
@@ -255,8 +247,11 @@ class SmootherLimits(Theorem):
             )
             f = model.predict(prompt)
             cases = (
-                (f - mean, smoother_hot_bound(prompt, temperature=temperature, max_norm=radius)),
-                (f - nearest, smoother_cold_bound(prompt, temperature=temperature)),
+                (
+                    f - mean,
+                    theory.smoother_hot_bound(prompt, temperature=temperature, max_norm=radius),
+                ),
+                (f - nearest, theory.smoother_cold_bound(prompt, temperature=temperature)),
             )
             for name, (apart, bound), worst in zip(
                 names, cases, (quarter, next_quarter), strict=True

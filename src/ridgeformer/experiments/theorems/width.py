@@ -5,23 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from ridgeformer import theory
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem, ratios
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
 from ridgeformer.solvers import krr
 from ridgeformer.tasks import KernelDraw, Prompt
-from ridgeformer.theory import (
-    approximate_prediction,
-    cross,
-    drift_prediction_bound,
-    eigen_truncation,
-    eigenvalue_after,
-    eigenvalue_bound,
-    gram,
-    query_error_bound,
-    rank_error,
-    resolvent_difference,
-    tail_bound,
-)
 
 RIDGE = 0.1
 KERNELS: dict[str, Kernel] = {
@@ -49,14 +37,14 @@ class WidthRank(Theorem):
         ranks = range(1, 15)
         for name, kernel in KERNELS.items():
             prompt = drawn(kernel, prompts, seed)
-            whole = gram(prompt, kernel)
+            whole = theory.gram(prompt, kernel)
             drawn_ranks, measured, loose = [], [], []
             for rank in ranks:
-                low = eigen_truncation(prompt, rank=rank, kernel=kernel)
-                difference = resolvent_difference(whole, low, ridge=RIDGE)
-                bound = rank_error(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
+                low = theory.eigen_truncation(prompt, rank=rank, kernel=kernel)
+                difference = theory.resolvent_difference(whole, low, ridge=RIDGE)
+                bound = theory.rank_error(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 collected.append(ratios(difference.numpy(), bound.numpy(), 1e-4))
-                tail = tail_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
+                tail = theory.tail_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 if float(bound.max()) > 1e-4:  # where it is not round-off
                     drawn_ranks.append(rank)
                     measured.append(float(difference.max()))
@@ -90,8 +78,8 @@ class EffectiveDimension(Theorem):
             prompt = drawn(kernel, prompts, seed)
             measured, bounds = {}, {}
             for rank in ranks:
-                value = eigenvalue_after(prompt, rank=rank, kernel=kernel)
-                bound = eigenvalue_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
+                value = theory.eigenvalue_after(prompt, rank=rank, kernel=kernel)
+                bound = theory.eigenvalue_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 there = torch.isfinite(bound)  # beyond the effective dimension
                 collected.append(ratios(value[there].numpy(), bound[there].numpy(), 1e-12))
                 if float(value.max()) > 1e-12:  # where it is not round-off
@@ -115,7 +103,7 @@ class QueryError(Theorem):
         prompts = 8 if fast else 64
         kernel = Gaussian(1.0)
         prompt = drawn(kernel, prompts, seed)
-        whole, at_queries = gram(prompt, kernel), cross(prompt, kernel)
+        whole, at_queries = theory.gram(prompt, kernel), theory.cross(prompt, kernel)
         exact = krr(prompt, ridge=RIDGE, kernel=kernel)
         values, vectors = torch.linalg.eigh(whole)
         collected, measured, bounds = [], [], []
@@ -132,8 +120,8 @@ class QueryError(Theorem):
         alpha = torch.linalg.solve(whole + RIDGE * torch.eye(prompt.supports).double(), prompt.y)
         cases.append((whole, at_queries + 0.1 * alpha.mT / alpha.norm(dim=1, keepdim=True)))
         for low, moved in cases:
-            error = (approximate_prediction(prompt, low, moved, ridge=RIDGE) - exact).abs()
-            bound = query_error_bound(prompt, low, moved, ridge=RIDGE, kernel=kernel)
+            error = (theory.approximate_prediction(prompt, low, moved, ridge=RIDGE) - exact).abs()
+            bound = theory.query_error_bound(prompt, low, moved, ridge=RIDGE, kernel=kernel)
             collected.append(ratios(error.numpy(), bound.numpy(), 1e-9))
             measured.append(float(error.max()))
             bounds.append(float(bound.max()))
@@ -149,14 +137,14 @@ class QueryError(Theorem):
 def first_term(prompts: int, seed: int) -> np.ndarray:
     """k(x) and y along the first mode that truncation drops, and k(x) seen as it is."""
     prompt, collected = drawn(Linear(), prompts, seed), []
-    vectors = torch.linalg.eigh(gram(prompt)).eigenvectors.flip(-1)
+    vectors = torch.linalg.eigh(theory.gram(prompt)).eigenvectors.flip(-1)
     for rank in range(1, 6):
         mode = vectors[:, :, rank, None]
         along = Prompt(prompt.phi, mode, (prompt.phi.mT @ mode).mT)
-        low = eigen_truncation(along, rank=rank)
-        other = approximate_prediction(along, low, cross(along), ridge=RIDGE)
+        low = theory.eigen_truncation(along, rank=rank)
+        other = theory.approximate_prediction(along, low, theory.cross(along), ridge=RIDGE)
         error = (other - krr(along, ridge=RIDGE)).abs()
-        bound = query_error_bound(along, low, cross(along), ridge=RIDGE)
+        bound = theory.query_error_bound(along, low, theory.cross(along), ridge=RIDGE)
         collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
     return np.concatenate(collected)
 
@@ -189,7 +177,7 @@ class FeatureDrift(Theorem):
 
                 other = Prompt(moved(prompt.phi), prompt.y, moved(prompt.phi_query))
                 error = (krr(other, ridge=RIDGE, kernel=kernel) - exact).abs()
-                bound = drift_prediction_bound(prompt, other, ridge=RIDGE, kernel=kernel)
+                bound = theory.drift_prediction_bound(prompt, other, ridge=RIDGE, kernel=kernel)
                 collected.append(ratios(error.numpy(), bound.numpy(), 1e-9))
                 measured.append(float(error.max()))
                 bounds.append(float(bound.max()))
@@ -223,6 +211,6 @@ def lone_query() -> np.ndarray:
         error = (
             krr(first, ridge=RIDGE, kernel=kernel) - krr(second, ridge=RIDGE, kernel=kernel)
         ).abs()
-        bound = drift_prediction_bound(first, second, ridge=RIDGE, kernel=kernel)
+        bound = theory.drift_prediction_bound(first, second, ridge=RIDGE, kernel=kernel)
         collected.append(ratios(error.numpy(), bound.numpy(), 0.0))
     return np.concatenate(collected)

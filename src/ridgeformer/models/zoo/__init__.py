@@ -32,6 +32,3 @@ def distance(model: TrainedModel, other: TrainedModel) -> float:
     return max(
         float((ours[name] - theirs[name]).abs().max()) for name in ours if ours[name].numel()
     )
-
-
-__all__ = ["distance", "load", "names", "path_of"]
