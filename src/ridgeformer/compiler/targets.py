@@ -10,7 +10,16 @@ from ridgeformer.types import Refusal
 
 @dataclass(frozen=True)
 class Exact:
-    """Products within a token by a gated MLP: x·y = relu(x)·y − relu(−x)·y has no error."""
+    """Products within a token by a gated MLP: x·y = relu(x)·y − relu(−x)·y has no error.
+
+    A bound on |y| is not needed; behind softmax attention it makes tables smaller.
+    """
+
+    max_target: float | None = field(default=None, metadata={"help": "A bound on |y|."})
+
+    def __post_init__(self) -> None:
+        if self.max_target is not None:
+            positive("max_target", self.max_target)
 
 
 @dataclass(frozen=True)

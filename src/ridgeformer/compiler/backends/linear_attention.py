@@ -24,6 +24,8 @@ class LinearBackend(Backend):
     def __init__(self, job: Job, target: LinearAttention) -> None:
         self.job, self.target = job, target
         self.causal, self.gated = target.causal, target.products is not None
+        if target.products is not None and target.products.max_target is not None:
+            raise Refusal("`max_target` means nothing with linear attention: leave it out.")
         if job.solver.smooths:
             raise Refusal(
                 f"{job.solver.name} divides by a sum of kernel values, which linear attention does not "

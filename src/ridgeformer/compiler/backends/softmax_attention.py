@@ -51,16 +51,17 @@ def softmax_backend(job: Job, target: SoftmaxAttention) -> Backend:
         case Interpolated():
             return InterpolatedBackend(job, target, logits, target.products)
     raise Refusal(
-        f"{job.solver.name} multiplies within a token: use `products=Exact()`, or "
-        "`products=Interpolated(…)` for a plain ReLU MLP."
+        f"{job.solver.name} multiplies within a token: use `products=Exact()`, or for a plain ReLU MLP "
+        "`products=Interpolated(max_target=…, tolerance=…)`."
     )
 
 
-def domain_of(job: Job, target: SoftmaxAttention, max_target: float | None = None) -> Domain:
+def domain_of(job: Job, target: SoftmaxAttention) -> Domain:
     if target.max_norm is None or target.max_supports is None:
         raise Refusal(
             "With softmax attention the domain is needed: `max_norm` bounds |φ| and `max_supports` k."
         )
+    max_target = None if target.products is None else target.products.max_target
     return Domain(job.kernel, target.max_norm, target.max_supports, max_target)
 
 
@@ -127,7 +128,6 @@ class InterpolatedBackend(ExactBackend):
     ) -> None:
         super().__init__(job, target, logits)
         self.products = products
-        self.domain = domain_of(job, target, products.max_target)
 
     def trace(self) -> Program:
         program = super().trace()
@@ -251,7 +251,7 @@ class SmootherBackend(Backend):
         self.job, self.logits, self.feature_map = job, logits, logits.features
         self.gated, self.max_supports = isinstance(target.products, Exact), target.max_supports
         self.check_feature_map()
-        if isinstance(target.products, Interpolated):
+        if target.products not in (None, Exact()):
             raise Refusal(
                 f"{job.solver.name} multiplies no targets: use `products=None` for a plain ReLU MLP."
             )

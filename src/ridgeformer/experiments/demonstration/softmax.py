@@ -52,7 +52,7 @@ class Case:
 
 PLAIN = Interpolated(MAX_TARGET, width=WIDTH)
 CASES = (
-    Case("cg, exponential", ConjugateGradient(), Exponential(2.0), 4, 1.0, 8, Exact()),
+    Case("cg, exponential", ConjugateGradient(), Exponential(2.0), 4, 1.0, 8, Exact(MAX_TARGET)),
     Case("richardson, Gaussian", Richardson(precondition="row-sum"), Gaussian(0.5), 2, 0.1, 60, PLAIN),
     Case("chebyshev, Gaussian", Chebyshev(precondition="row-sum"), Gaussian(0.5), 2, 0.1, 60, PLAIN),
 )  # fmt: skip
