@@ -23,12 +23,14 @@ def test_cgs_bound_holds_and_means_something(condition, shape):
 
 
 def test_the_bounds_factors_are_the_definitions():
-    prompt = PrescribedSpectrum(condition=9.0, supports=6, features=3).draw(1, seed=0)
+    """In double precision: 0.4514… is no number of single precision, as 0.5 would be."""
+    prompt = PrescribedSpectrum(condition=7.0, supports=6, features=3).draw(1, seed=0)
     A = prompt.phi[0] @ prompt.phi[0].T + torch.eye(6, dtype=torch.float64)
     inverse = torch.linalg.inv(A)
     k, y = prompt.phi[0] @ prompt.phi_query[0, 0], prompt.y[0, :, 0]
     alpha = inverse @ y
-    expected = (k @ inverse @ k).sqrt() * 2 * (2 / 4) ** 3 * (alpha @ A @ alpha).sqrt()
+    rate = (7**0.5 - 1) / (7**0.5 + 1)
+    expected = (k @ inverse @ k).sqrt() * 2 * rate**3 * (alpha @ A @ alpha).sqrt()
     found = cg_prediction_bound(prompt, ridge=1.0, steps=3)[3, 0, 0, 0]
     np.testing.assert_allclose(float(found), float(expected), rtol=1e-10)
 
