@@ -25,13 +25,9 @@ def matvec_section(finding: Finding) -> Section:
     lines, rows, kept = [], [], 0
     for heads, color in zip(s["heads"], SHADES, strict=False):
         name = f"{heads} heads"
-        numbers = [
-            finding.get("mat-vec error", name, heads=heads, epsilon=e) for e in s["epsilons"]
-        ]
-        lines.append(line(name, s["epsilons"], numbers, color))
+        lines.append(line(name, s["epsilons"], finding.select("mat-vec error", name), color))
         fitted, points, round_off, best, least = (
-            finding.get(m, name, heads=heads)
-            for m in ("slope", "points", "round-off", "best ε", "least error")
+            finding.get(m, name) for m in ("slope", "points", "round-off", "best ε", "least error")
         )
         kept += abs(fitted.value - heads) <= 0.3
         rows.append([
@@ -57,17 +53,16 @@ def drifts(finding: Finding, ridge: float) -> list[Number]:
 def cg_figure(finding: Finding, ridge: float) -> Figure:
     steps = range(finding.settings["steps"] + 1)
 
-    def curve(measure: str, method: str) -> list[Number]:
-        return [finding.get(measure, method, ridge=ridge, step=t) for t in steps]
-
-    exact, scale = "exact CG", finding.get("scale", "prompts", ridge=ridge).value
+    scale = finding.get("scale", "prompts", ridge=ridge).value
+    exact, bound = (finding.select(m, "exact CG", ridge=ridge) for m in ("error", "bound"))
     lines = [
-        line(exact, steps, curve("error", exact), SOLVER, bars=False, mode="lines"),
-        line("bound for exact CG", steps, curve("bound", exact), CONTROL, bars=False, bound=True),
+        line("exact CG", steps, exact, SOLVER, bars=False, mode="lines"),
+        line("bound for exact CG", steps, bound, CONTROL, bars=False, bound=True),
     ]
     for drift, color in zip(drifts(finding, ridge), SHADES, strict=False):
         method = drift.method
-        lines.append(line(method, steps, curve("error", method), color, mode="lines"))
+        errors = finding.select("error", method, ridge=ridge)
+        lines.append(line(method, steps, errors, color, mode="lines"))
         largest = finding.get("largest drift", method, ridge=ridge).value
         each = largest * float(drift.setting["mat-vec error"]) * scale
         second = [each * t or nan for t in steps]
