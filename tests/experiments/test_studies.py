@@ -11,15 +11,8 @@ from ridgeformer.compiler import Interpolated, SoftmaxAttention, compile
 from ridgeformer.experiments.finding import Finding, Number
 from ridgeformer.experiments.studies import STUDIES, run_study
 from ridgeformer.experiments.studies.dot_products import draw, matvec_error
-from ridgeformer.experiments.studies.gaussian import steps_to, width_for
-from ridgeformer.experiments.studies.gaussian_setting import (
-    METHODS,
-    RIDGE,
-    TARGET,
-    Setting,
-    rmse,
-    spectrum,
-)
+from ridgeformer.experiments.studies.gaussian import rmse, steps_to, width_for
+from ridgeformer.experiments.studies.gaussian_setting import METHODS, RIDGE, TARGET, Setting
 from ridgeformer.experiments.studies.smoother import (
     FAMILIES,
     SWEEPS,
@@ -246,7 +239,7 @@ def number(findings, measure, method, **setting):
 def test_the_spectrum_lies_in_the_certain_interval():
     setting = Setting(24)
     prompt = setting.draw(8, seed=0)
-    values, sums = spectrum(setting, prompt)
+    values, sums = setting.spectrum(prompt)
     lo, hi = setting.certain
     assert lo <= float(values.min())
     assert float(values.max()) <= hi
@@ -296,12 +289,11 @@ def test_depth_is_linear_in_the_digits_and_chebyshev_needs_less_of_it(ran):
 @pytest.mark.parametrize("supports", [16, 64])
 def test_the_floor_of_other_prompts_has_the_same_slope(supports):
     setting, widths = Setting(supports), (64, 128, 256, 512, 1024)
-    solver = METHODS["chebyshev"].solver
     prompt = setting.draw(8, seed=11)
-    target = setting.solved(solver, prompt, 32, setting.certain).final
+    target = setting.solved("chebyshev", prompt, 32)[-1]
     floors = []
     for width in widths:
-        model = setting.compiled(solver, 32, setting.certain, Interpolated(TARGET, width=width))
+        model = setting.compiled("chebyshev", 32, Interpolated(TARGET, width=width))
         floors.append(float(rmse(model.predict(prompt), target).mean()))
     assert abs(np.polyfit(np.log(widths), np.log(floors), 1)[0] + 2) < 0.2
 
