@@ -5,17 +5,7 @@ from __future__ import annotations
 from math import log10
 from typing import NamedTuple
 
-from ridgeformer.experiments.finding import (
-    Axes,
-    Figure,
-    Finding,
-    Number,
-    Page,
-    Panel,
-    Section,
-    Setting,
-    Table,
-)
+from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import CONTROL, SHADES, SOLVER, line, plain, spread, within
 
@@ -42,14 +32,14 @@ TUNINGS = (
 )
 
 
-def blocks_section(finding: Finding) -> Section:
+def blocks_section(finding: f.Finding) -> f.Section:
     s = finding.settings
-    axes = Axes("step", "RMSE to KRR", y_limits=(1e-6, 2.0))
+    axes = f.Axes("step", "RMSE to KRR", y_limits=(1e-6, 2.0))
     grid, rows = [], []
     for name in dict(s["blocks steps"]):
         panels = []
         for k in s["blocks supports"]:
-            where: Setting = {"supports": k, "solver": name}
+            where: f.Setting = {"supports": k, "solver": name}
             title = f"{name}, k = {k}"
             solver = finding.select("error", "solver", **where)
             steps = [int(n.setting["step"]) for n in solver]
@@ -62,19 +52,19 @@ def blocks_section(finding: Finding) -> Section:
                 parts = next((t for t, a, b in both if a.value > 1.1 * b.value), "not yet")
                 extra = plain(finding.get("set-up blocks", method, **where).value)
                 rows.append([title, method, extra, str(parts), spread(numbers[-1])])
-            panels.append(Panel(title, lines, axes))
+            panels.append(f.Panel(title, lines, axes))
         grid.append(panels)
     header = ["solver", "model", "set-up blocks", "parts at step", "last error"]
-    table = Table(header, rows, words=2)
+    table = f.Table(header, rows, words=2)
     exact = finding.get("exact products", "gated MLP")
-    return PROSE.section("blocks", Figure(grid), table, exact=exact)
+    return PROSE.section("blocks", f.Figure(grid), table, exact=exact)
 
 
-def floor_section(finding: Finding) -> Section:
+def floor_section(finding: f.Finding) -> f.Section:
     s = finding.settings
     widths, k_other = s["widths"], max(s["blocks supports"])
 
-    def floors(solver: str, which: str, k: int) -> list[Number]:
+    def floors(solver: str, which: str, k: int) -> list[f.Number]:
         return finding.select("floor", which, supports=k, solver=solver)
 
     lines = [
@@ -95,14 +85,14 @@ def floor_section(finding: Finding) -> Section:
         cells = map(spread, (fitted, ends[0], ends[-1]))
         rows.append([f"{solver}, k = {k}{note}", *cells, plain(max(n.value for n in promised))])
     ratios = [a.value / b.value for a, b in zip(other, beside, strict=True)]
-    axes = Axes("MLP width", "floor", log_x=True, x_ticks=widths)
+    axes = f.Axes("MLP width", "floor", log_x=True, x_ticks=widths)
     at_ends = (f"floor at width {width}" for width in (widths[0], widths[-1]))
-    table = Table(["setting", "slope", *at_ends, "largest ÷ promised"], rows)
+    table = f.Table(["setting", "slope", *at_ends, "largest ÷ promised"], rows)
     words = {"s": s, "count": len(rows), "inside": inside, "ratios": ratios}
-    return PROSE.section("floor", Figure.of(lines, axes), table, **words)
+    return PROSE.section("floor", f.Figure.of(lines, axes), table, **words)
 
 
-def width_section(finding: Finding) -> Section:
+def width_section(finding: f.Finding) -> f.Section:
     s = finding.settings
     supports = s["supports"]
     needed = {which: finding.select("width needed", which) for which in (CERTIFIED, SAME)}
@@ -117,13 +107,13 @@ def width_section(finding: Finding) -> Section:
         line("range of the largest k (control)", supports, needed[SAME], CONTROL, dash="dash"),
     ]
     ticks = (128, 192, 256, 384, 512, 768, 1024)
-    axes = Axes("supports k", "width needed", log_x=True, x_ticks=supports, y_ticks=ticks)
+    axes = f.Axes("supports k", "width needed", log_x=True, x_ticks=supports, y_ticks=ticks)
     columns = zip(*needed.values(), sums, strict=True)
     rows = [[str(k), *map(spread, row)] for k, row in zip(supports, columns, strict=True)]
     rows.append(["exponent", spread(certified), spread(same), f"{growth:.2f}"])
     header = ["supports", "width needed", "width needed, range of the largest k", "mean of D"]
     return PROSE.section(
-        "width", Figure.of(lines, axes), Table(header, rows),
+        "width", f.Figure.of(lines, axes), f.Table(header, rows),
         s=s, certified=certified, verdict=verdict, share=share, same=same, growth=growth,
     )  # fmt: skip
 
@@ -141,18 +131,18 @@ class Constants(NamedTuple):
         return text.replace(" = ", "\u00a0=\u00a0")
 
 
-def steps_section(finding: Finding, cases: list[Constants]) -> Section:
+def steps_section(finding: f.Finding, cases: list[Constants]) -> f.Section:
     digits = [-log10(e) for e in finding.settings["levels"]]
 
-    def panel(case: Constants, solver: str) -> Panel:
+    def panel(case: Constants, solver: str) -> f.Panel:
         lines = []
         for t in TUNINGS:
             if t.solver == solver:
                 numbers = finding.select("steps", t.interval, solver=solver, **case._asdict())
                 lines.append(line(t.label, digits, numbers, t.color))
-        return Panel(case.label, lines, Axes("log_{10} 1/ε", "steps", log_y=False))
+        return f.Panel(case.label, lines, f.Axes("log_{10} 1/ε", "steps", log_y=False))
 
-    figure = Figure([[panel(c, solver) for c in cases[:2]] for solver in (RICHARDSON, CHEBYSHEV)])
+    figure = f.Figure([[panel(c, solver) for c in cases[:2]] for solver in (RICHARDSON, CHEBYSHEV)])
     rows, worst = [], 1.0
     for case in cases:
         for t in TUNINGS:
@@ -164,14 +154,14 @@ def steps_section(finding: Finding, cases: list[Constants]) -> Section:
             fitted = [spread(slope), f"{r_squared.value:.4f}", *map(spread, factors)]
             rows.append([case.label, t.label, *fitted])
     header = ["setting", "method", "steps per ln 1/ε", "R²", "÷ κ'", "÷ √κ'"]
-    return PROSE.section("steps", figure, Table(header, rows, words=2), worst=worst)
+    return PROSE.section("steps", figure, f.Table(header, rows, words=2), worst=worst)
 
 
-def constants_section(finding: Finding, cases: list[Constants]) -> Section:
-    def numbers(measure: str, method: str, **more: float | str) -> list[Number]:
+def constants_section(finding: f.Finding, cases: list[Constants]) -> f.Section:
+    def numbers(measure: str, method: str, **more: float | str) -> list[f.Number]:
         return [finding.get(measure, method, **case._asdict(), **more) for case in cases]
 
-    def steps(solver: str, interval: str) -> list[Number]:
+    def steps(solver: str, interval: str) -> list[f.Number]:
         return numbers("steps", interval, solver=solver, level=1e-4)
 
     def cost(solver: str) -> str:
@@ -193,11 +183,11 @@ def constants_section(finding: Finding, cases: list[Constants]) -> Section:
         "its bound, whole domain": numbers("amplification bound", "domain"),
     }
     header = ["", *(case.label for case in cases)]
-    table = Table(header, [[name, *map(spread, row)] for name, row in rows.items()])
+    table = f.Table(header, [[name, *map(spread, row)] for name, row in rows.items()])
     return PROSE.section("constants", table, **{s: cost(s) for s in (CHEBYSHEV, RICHARDSON)})
 
 
-def gaussian_page(finding: Finding) -> Page:
+def gaussian_page(finding: f.Finding) -> f.Page:
     cases = [Constants(*case) for case in finding.settings["constants"]]
     sections = [
         blocks_section(finding),
@@ -211,6 +201,6 @@ def gaussian_page(finding: Finding) -> Page:
     terminal = {
         "Floors and widths": floors.columns(range(3)),
         "Width against supports": widths,
-        "The constants": Table(constants.header, means),
+        "The constants": f.Table(constants.header, means),
     }
     return PROSE.page(sections, finding, terminal)

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ridgeformer.experiments.finding import (
-    Axes,
-    Figure,
-    Finding,
-    Number,
-    Page,
-    Panel,
-    Section,
-    Setting,
-    Table,
-)
+from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import line
 
@@ -64,7 +54,7 @@ SWEEPS = {
 }
 
 
-def show(number: Number) -> str:
+def show(number: f.Number) -> str:
     if number.mean is None or number.low is None or number.high is None:
         return "none"
     half = max(number.high - number.mean, number.mean - number.low)
@@ -73,7 +63,7 @@ def show(number: Number) -> str:
     return f"{number.mean:.2f} ±{half:.2f}"
 
 
-def above(a: Number, b: Number) -> bool:
+def above(a: f.Number, b: f.Number) -> bool:
     """Whether a's interval lies above b's."""
     return a.ends[0] > b.ends[1]
 
@@ -82,13 +72,13 @@ def above(a: Number, b: Number) -> bool:
 class Comparison:
     """One setting: who has the lower error, and which rank correlations mislead."""
 
-    finding: Finding
+    finding: f.Finding
     sweep: str
     kernel: str
     value: float
 
-    def get(self, measure: str, method: str) -> Number:
-        at: Setting = {"sweep": self.sweep, "kernel": self.kernel, "value": self.value}
+    def get(self, measure: str, method: str) -> f.Number:
+        at: f.Setting = {"sweep": self.sweep, "kernel": self.kernel, "value": self.value}
         return self.finding.get(measure, method, **at)
 
     @property
@@ -148,15 +138,17 @@ HEADER = [
 VERDICTS = ["lower error", "rank misleads"]
 
 
-def comparisons(finding: Finding, sweep: str) -> list[Comparison]:
+def comparisons(finding: f.Finding, sweep: str) -> list[Comparison]:
     values = finding.settings["sweeps"][sweep]
     return [Comparison(finding, sweep, kernel, value) for kernel in KERNELS for value in values]
 
 
-def sweep_section(finding: Finding, sweep: str) -> Section:
+def sweep_section(finding: f.Finding, sweep: str) -> f.Section:
     look, compared = SWEEPS[sweep], comparisons(finding, sweep)
 
-    def panel(kernel: str, title: str, measure: str, methods: Sequence[str], axes: Axes) -> Panel:
+    def panel(
+        kernel: str, title: str, measure: str, methods: Sequence[str], axes: f.Axes
+    ) -> f.Panel:
         among = [c for c in compared if c.kernel == kernel]
         # Settings are steps of a plan, not points of a continuum: as names they are spaced evenly.
         x = [f"{c.value:g}" for c in among]
@@ -165,18 +157,18 @@ def sweep_section(finding: Finding, sweep: str) -> Section:
             label, color, dash, width = LOOKS[method]
             numbers = [c.get(measure, method) for c in among]
             lines.append(line(label, x, numbers, color, gaps=False, dash=dash, width=width))
-        return Panel(title, lines, axes)
+        return f.Panel(title, lines, axes)
 
     methods = (*look.controls, SMOOTHER, KRR)
     ranked = [m for m in methods if m != MEAN]  # a constant has no ranks
     limits = (0.2, look.highest)
-    errors = Axes(look.axis, "error ÷ spread of target", y_limits=limits, clip=True)
-    ranks = Axes(look.axis, "rank correlation", log_y=False, y_limits=(0.0, 1.0), clip=True)
+    errors = f.Axes(look.axis, "error ÷ spread of target", y_limits=limits, clip=True)
+    ranks = f.Axes(look.axis, "rank correlation", log_y=False, y_limits=(0.0, 1.0), clip=True)
     above = [panel(k, f"{k} kernel", "error", methods, errors) for k in KERNELS]
     below = [panel(k, "", "rank", ranked, ranks) for k in KERNELS]
     rows = [c.row([*FULL, look.extra]) for c in compared]
-    table = Table([*HEADER, look.extra[0], *VERDICTS], rows)
-    return PROSE.section(sweep, Figure([above, below]), table, **verdict(compared))
+    table = f.Table([*HEADER, look.extra[0], *VERDICTS], rows)
+    return PROSE.section(sweep, f.Figure([above, below]), table, **verdict(compared))
 
 
 def listed(compared: Sequence[Comparison]) -> str:
@@ -200,18 +192,18 @@ def verdict(compared: Sequence[Comparison]) -> dict[str, int | str]:
     return {"wins": wins, "count": len(compared), **named}
 
 
-def head_section(finding: Finding) -> Section:
+def head_section(finding: f.Finding) -> f.Section:
     apart, negative = finding.get("head", HEAD).value, finding.get("negative weights", KRR)
     head, mean = (finding.get("distance", method) for method in (HEAD, MEAN))
     steps = [n for n in finding.numbers if n.measure == "distance" and "step" in n.setting]
     nearer = [f"{n.setting['step']:g}" for n in steps if n.value < head.value]
     numbers = [mean, head, *steps]
     header = ["distance to KRR", *(n.method for n in numbers)]
-    table = Table(header, [["RMSE ÷ spread", *map(show, numbers)]])
+    table = f.Table(header, [["RMSE ÷ spread", *map(show, numbers)]])
     return PROSE.section("head", table, apart=apart, negative=negative, nearer=nearer)
 
 
-def summary_section(finding: Finding) -> Section:
+def summary_section(finding: f.Finding) -> f.Section:
     rows = []
     for sweep in SWEEPS:
         compared = comparisons(finding, sweep)
@@ -225,10 +217,10 @@ def summary_section(finding: Finding) -> Section:
         "best τ not worse than KRR", "two heads not worse", "silent: smoother", "silent: KRR",
         "ranks like KRR",
     ]  # fmt: skip
-    return PROSE.section("summary", Table(header, rows), useless=USELESS, fine=FINE, agree=AGREE)
+    return PROSE.section("summary", f.Table(header, rows), useless=USELESS, fine=FINE, agree=AGREE)
 
 
-def smoother_page(finding: Finding) -> Page:
+def smoother_page(finding: f.Finding) -> f.Page:
     summary = summary_section(finding)
     sections = [head_section(finding), summary]
     (counts,) = summary.tables
@@ -238,5 +230,5 @@ def smoother_page(finding: Finding) -> Page:
     for sweep, look in SWEEPS.items():
         sections.append(sweep_section(finding, sweep))
         rows = [c.row(SHORT) for c in comparisons(finding, sweep)]
-        terminal[f"{sections[-1].title}: {look.axis}"] = Table([*SHORT_HEADER, *VERDICTS], rows)
+        terminal[f"{sections[-1].title}: {look.axis}"] = f.Table([*SHORT_HEADER, *VERDICTS], rows)
     return PROSE.page(sections, finding, terminal)
