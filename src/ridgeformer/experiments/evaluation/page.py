@@ -46,7 +46,9 @@ def page_of(finding: f.Finding) -> f.Page:
     if finding.settings["refusals"]:
         sections.append(refused(finding))
     name, _, description = finding.settings["model"].partition(": ")
-    terminal = {f"{view.task}, {view.own} supports": view.narrow() for view in views}
+    terminal = {
+        f"{view.task}, {view.own} supports": view.table(NARROW, narrow=True) for view in views
+    }
     return PROSE.page(sections, finding, terminal, name=name, description=description)
 
 
@@ -76,17 +78,14 @@ class View:
     @property
     def labels(self) -> dict[str, str]:
         """What each method is called."""
-        labels: dict[str, str] = self.finding.settings["methods"]
-        return labels
+        return dict(self.finding.settings["methods"])
 
     @property
     def best(self) -> str:
         return self.labels[BEST]
 
     def numbers(self, measure: str, method: str, **setting: float | str) -> list[f.Number]:
-        among = self.finding.by_kind.get((measure, method), [])
-        wanted = {"task": self.task, **setting}.items()
-        return [n for n in among if wanted <= n.setting.items()]
+        return self.finding.select(measure, method, task=self.task, **setting)
 
     def at_own(self, measure: str, method: str) -> f.Number | None:
         return next(iter(self.numbers(measure, method, supports=self.own)), None)
@@ -104,30 +103,15 @@ class View:
         ]
         return [replace(part, title=part.title + name) for part in parts]
 
-    def table(self, columns: dict[str, str]) -> f.Table:
+    def table(self, columns: dict[str, str], narrow: bool = False) -> f.Table:
+        """The numbers of every method; names stand instead of labels where the table is narrow."""
         rows = []
         for method, label in self.labels.items():
-            cells = [self.at_own(measure, method) for measure in columns]
-            if any(cells):
-                rows.append([label, *("" if n is None else cell_of(n) for n in cells)])
+            numbers = [self.at_own(measure, method) for measure in columns]
+            if any(numbers):
+                cells = [cell_of(number, narrow) for number in numbers]
+                rows.append([method if narrow else label, *cells])
         return f.Table(["method", *columns.values()], rows)
-
-    def narrow(self) -> f.Table:
-        """The table for a terminal, with names instead of labels and one interval."""
-        rows = []
-        for method in self.labels:
-            cells = {measure: self.at_own(measure, method) for measure in NARROW}
-            if cells["mse"] is not None:
-                known = {
-                    m: n if n is not None and n.mean is not None else None for m, n in cells.items()
-                }
-                rows.append(
-                    [
-                        method,
-                        *("" if n is None else cell_of(n, m == "excess") for m, n in known.items()),
-                    ]
-                )
-        return f.Table(["method", *NARROW.values()], rows)
 
     def figure(
         self, measure: str, x: str, axes: f.Axes, highest: float | None = CEILING, **setting: str
@@ -241,11 +225,13 @@ class View:
         return PROSE.section("speed", f.Figure.of([drawn], axes), **words)
 
 
-def cell_of(number: f.Number, interval: bool = True) -> str:
-    """A number for a table: rates with two digits, and others with or without their interval."""
+def cell_of(number: f.Number | None, narrow: bool) -> str:
+    """A number for a table: rates with two digits, others with an interval where there is room."""
+    if number is None or (narrow and number.mean is None):
+        return ""
     if number.measure == RATE and number.mean is not None:
         return f"{float(f'{number.mean:.2g}'):,.0f}"
-    return spread(number) if interval else plain(number.value)
+    return plain(number.value) if narrow and number.measure != "excess" else spread(number)
 
 
 def floored(drawn: f.Line) -> f.Line:
