@@ -112,15 +112,12 @@ def convergence(model: CompiledModel, seed: int, conditions: Iterable[float]) ->
 
 def residual_streams(model: CompiledModel, condition: float, seed: int) -> f.Finding:
     """The stream at one support, the aggregator and one query of the first prompt."""
-    prompt = draw(condition, seed)
-    one = Prompt(prompt.phi[:1], prompt.y[:1], prompt.phi_query[:1])
-    values = residual_stream(model, one)[:, 0].numpy()
-    k = one.supports
+    values = residual_stream(model, draw(condition, seed)[0])[:, 0].numpy()
     streams = []
     for title, token, place in (
         ("a support token: φ stays; α, r and p are updated", 0, "data"),
-        ("the aggregator: scalars come and go", k, "aggregator"),
-        ("a query token: the prediction f converges", k + 1, "data"),
+        ("the aggregator: scalars come and go", SUPPORTS, "aggregator"),
+        ("a query token: the prediction f converges", SUPPORTS + 1, "data"),
     ):
         labels = [
             f"{column} {', '.join(cells[:3])}".replace("inverse_rho", "1/rho")
@@ -133,10 +130,8 @@ def residual_streams(model: CompiledModel, condition: float, seed: int) -> f.Fin
         for entry in model.sites["predictions"]
     }
     layers = ((torch.arange(len(values)) - 1) / 2).tolist()
-    words = PROSE.titled("stream", condition=condition)
-    return f.Finding(
-        "residual-stream", seed, 1, figures=[f.Heatmap(streams, layers, marks)], **words
-    )
+    words, figure = PROSE.titled("stream", condition=condition), f.Heatmap(streams, layers, marks)
+    return f.Finding("residual-stream", seed, 1, figures=[figure], **words)
 
 
 def sizes(model: CompiledModel, seed: int) -> f.Finding:
