@@ -120,31 +120,40 @@ CASES = [
     (Nesterov(), Corner(), SOFTMAX),
 ]
 
-generator = torch.Generator().manual_seed(0)
-points = 2 * torch.rand(8, SUPPORTS + 5, 2, generator=generator, dtype=torch.float64) - 1
-points = points / points.norm(dim=-1, keepdim=True).clamp(min=1)
-prompt = rf.Prompt(
-    points[:, :SUPPORTS], torch.sin(3 * points[:, :SUPPORTS, :1]), points[:, SUPPORTS:]
-)
 
-for solver, kernel, target in CASES:
-    model = rf.compile(solver, features=2, steps=STEPS, ridge=RIDGE, kernel=kernel, to=target)
-    own, ours = rf.reference(model, prompt), rf.trajectory(model, prompt)
-    apart = float(ours.distance(own).max() / own.predictions.abs().max())
-    layers, promise = model.transformer.config.n_layers, model.certificate.relative_error
-    print(f"{solver.name} on the {kernel.name} kernel: {layers} layers")
-    print(f"  at every step within {apart:.1e} of its own numerics; {promise:g} is certified")
-    assert apart < 1e-9
-    report = rf.verify_solver(
-        solver, kernel=kernel, to=target, features=2, steps=4, ridge=RIDGE, fast=True
+def main() -> None:
+    """Compiles every case, compares it with its own numerics, and measures the general theorems."""
+    generator = torch.Generator().manual_seed(0)
+    points = 2 * torch.rand(8, SUPPORTS + 5, 2, generator=generator, dtype=torch.float64) - 1
+    points = points / points.norm(dim=-1, keepdim=True).clamp(min=1)
+    prompt = rf.Prompt(
+        points[:, :SUPPORTS], torch.sin(3 * points[:, :SUPPORTS, :1]), points[:, SUPPORTS:]
     )
-    for finding in report.findings:
-        print(f"  {finding.name}: {'holds' if finding.holds else 'DOES NOT HOLD'}")
-    assert report.holds
-    for name, reason in report.inapplicable.items():
-        print(f"  {name} does not apply. {reason}")
 
-try:
-    rf.compile(Nesterov(), features=2, steps=STEPS, ridge=RIDGE, kernel=Laplace(), to=SOFTMAX)
-except rf.Refusal as refusal:
-    print(refusal)
+    for solver, kernel, target in CASES:
+        model = rf.compile(solver, features=2, steps=STEPS, ridge=RIDGE, kernel=kernel, to=target)
+        own, ours = rf.reference(model, prompt), rf.trajectory(model, prompt)
+        apart = float(ours.distance(own).max() / own.predictions.abs().max())
+        layers, promise = model.transformer.config.n_layers, model.certificate.relative_error
+        print(f"{solver.name} on the {kernel.name} kernel: {layers} layers")
+        print(f"  at every step within {apart:.1e} of its own numerics; {promise:g} is certified")
+        assert apart < 1e-9
+        report = rf.verify_solver(
+            solver, kernel=kernel, to=target, features=2, steps=4, ridge=RIDGE, fast=True
+        )
+        for finding in report.findings:
+            print(f"  {finding.name}: {'holds' if finding.holds else 'DOES NOT HOLD'}")
+        assert report.holds
+        for name, reason in report.inapplicable.items():
+            print(f"  {name} does not apply. {reason}")
+
+    try:
+        rf.compile(Nesterov(), features=2, steps=STEPS, ridge=RIDGE, kernel=Laplace(), to=SOFTMAX)
+    except rf.Refusal as refusal:
+        print(refusal)
+
+
+if (
+    __name__ == "__main__"
+):  # `ridgeformer --import your_own_solver.py compile nesterov …` stops here
+    main()

@@ -26,7 +26,7 @@ class Registry(Mapping[str, T]):
         if not isinstance(name, str) or not name:
             raise Refusal(f"A {self.kind} needs a `name` to be registered: {member!r} has none.")
         known = self.members.get(name)
-        # A script that is run twice in one session defines its class twice.
+        # A script that is run twice by one interpreter defines its class twice.
         if known is not None and identity(known) != identity(member):
             raise Refusal(f"There is a {self.kind} {name!r} already: choose another name.")
         self.members[name] = member

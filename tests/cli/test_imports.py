@@ -62,6 +62,27 @@ class Laplace(rf.Kernel):
         return torch.ones_like(a[..., :1])
 """
 
+THEOREM = """
+import numpy as np
+import ridgeformer as rf
+from ridgeformer.experiments.finding import Axes, Line
+from ridgeformer.experiments.theorems.base import Outcome, Theorem
+
+
+class Halves(Theorem):
+    name = "halves"
+    title = "Half of one is below one"
+    statement = "1/2 ≤ 1."
+    see = "One point."
+
+    def measure(self, seed, fast):
+        lines = [Line("half", [1], [0.5], "#000000")]
+        return Outcome("one case", np.array([0.5]), lines, Axes("x", "y"))
+
+
+rf.register(Halves())
+"""
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
@@ -114,6 +135,16 @@ def test_a_kernel_from_a_file_solves_and_is_refused_where_it_cannot_be_compiled(
     refused(cli(*own, "compile", "cg", *room, "2", *target), "laplace")
     # The parameter of the kernel is named as its own option, although an MLP has a width too.
     refused(cli(*own, "compile", "cg", *room, "-1", *target), "--width must be positive, got -1.0.")
+
+
+def test_a_theorem_from_a_file_is_verified(tmp_path):
+    (tmp_path / "my_theorem.py").write_text(THEOREM)
+    command = ["--import", tmp_path / "my_theorem.py", "verify", "--out", tmp_path / "v", "--only"]
+    result = cli(*command, "halves")
+    assert result.returncode == 0, result.stderr
+    assert "halves" in result.stdout
+    assert "Half of one is below one" in (tmp_path / "v/index.html").read_text()
+    refused(cli(*command, "halvs"), "There is no theorem 'halvs': did you mean halves?")
 
 
 def test_an_imported_name_is_suggested(home, tmp_path):

@@ -152,7 +152,7 @@ def test_copies_without_changes_load(home, tmp_path):
         ({"scores": [1]}, "recipe and scores must be tables"),
         ({"recipe": {"name": "a", "task": 3}}, r"\[task\] must be a table"),
         ({"recipe": {"name": "a"}}, "lacks 'task'"),
-        ({"recipe": {"name": "a", "task": {"name": "chess"}}}, "must be one of linear"),
+        ({"recipe": {"name": "a", "task": {"name": "chess"}}}, "There is no learnable task 'chess'"),
         ({"recipe": {"name": "a", "task": LINEAR | {"features": 5}}}, "d_in is 6, and by its recipe 9"),
         ({"recipe": {"name": "a", "task": LINEAR, "model": {"layout": "interleaved"}}}, "mask is prefix"),
     ],

@@ -237,7 +237,7 @@ def test_a_bad_ridge_is_refused(ridge):
     [
         ("cgg", "none", "did you mean cg"),
         ("zzzzzz", "none", "choose from"),
-        ("gd", "jacobi", "nearest is richardson"),
+        ("gd", "jacobi", "richardson, chebyshev, cg do"),
         ("cg", "diagonal", "choose from none, jacobi"),
     ],
 )

@@ -206,7 +206,7 @@ def make_target(
             build(part, f"{where} and --mlp {mlp}", options) if fields_of(part, options) else None
         )
 
-    products = Exact() if mlp == "reglu" else None
+    products = build(Exact, where, options) if mlp == "reglu" else None
     if attention == "linear":
         return build(LinearAttention, where, options, products=products)  # type: ignore[no-any-return]
     return build(  # type: ignore[no-any-return]

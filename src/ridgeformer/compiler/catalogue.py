@@ -190,7 +190,8 @@ def document() -> str:
         f"features, one output, λ = {RIDGE:g}, |φ| ≤ {MAX_NORM:g}, k ≤ {MAX_SUPPORTS}, "
         f"|y| ≤ {MAX_TARGET:g}, τ = ℓ = 1, and the tolerance {TOLERANCE:g} where a plain",
         "ReLU MLP interpolates products. Relative errors are relative to the largest prediction, or 100",
-        "times the solver's own round-off where that is larger.",
+        "times the solver's own round-off where that is larger; [the format](format.md) defines that",
+        "round-off, and says what else dot products from softmax heads refer to.",
         "",
         "| " + " | ".join(HEADER) + " |",
         "|" + "---|" * len(HEADER),

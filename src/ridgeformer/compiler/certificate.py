@@ -32,8 +32,10 @@ PROMISE = {"float64": (1e-9, 100.0), "float32": (1e-3, 100.0)}
 class Certificate:
     """Inside the domain, every iterate's prediction equals the solver's: relative to the largest
     prediction the difference is at most `relative_error`, or `round_off_factor` times the solver's
-    own round-off at that step where that is larger. Where products are interpolated, the difference
-    is at most `absolute_error` instead; if both are None, nothing is promised."""
+    own round-off at that step where that is larger. Dot products from pairs of softmax heads round
+    like the largest one of the domain, and their error is relative to that times Σ|α_i| where it is
+    larger. Where products are interpolated, the difference is at most `absolute_error` instead; if
+    both are None, nothing is promised. docs/format.md says what the solver's own round-off is."""
 
     solver: str
     precondition: str
@@ -205,9 +207,12 @@ class Certificate:
             return f"every step within {self.absolute_error:.3g} of the solver"
         if self.relative_error is None:
             return "none: at this MLP width an iterate may leave the range in which products are interpolated"
+        to = "the largest prediction"
+        if self.attention == "softmax" and kernel_from(self.kernel).logits() is None:
+            to += " or, if that is larger, to the domain's largest dot product times Σ|α_i|"
         return (
-            f"every step within {self.relative_error:g} of the solver, relative to the largest "
-            f"prediction, or {self.round_off_factor:g} times the solver's own round-off"
+            f"every step within {self.relative_error:g} of the solver, relative to {to}, or "
+            f"{self.round_off_factor:g} times the solver's own round-off"
         )
 
     def description(self) -> str:

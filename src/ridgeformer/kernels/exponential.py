@@ -40,7 +40,3 @@ class Exponential(Projected):
 
     def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
         return (self.project(a).square().sum(-1, keepdim=True) / self.temperature).exp()
-
-    def exponent(self, max_norm: float) -> float:
-        """The largest |⟨Ua, Ub⟩| / τ."""
-        return (self.stretch * max_norm) ** 2 / self.temperature

@@ -69,13 +69,13 @@ class TokenArithmetic(Lowering):
 
     def pairs(self, products: Sequence[Product]) -> list[Term]:
         """Products of two factors each; the earliest factors are multiplied first."""
-        found = []
+        terms = []
         for coefficient, factors in products:
             left = sorted(factors, key=lambda f: ready([f]))
             while len(left) > 2:
                 left = sorted([self.product(*left[:2]), *left[2:]], key=lambda f: ready([f]))
-            found.append((coefficient, left[0], left[1]))
-        return found
+            terms.append((coefficient, left[0], left[1]))
+        return terms
 
     def product(self, a: Form, b: Form) -> Form:
         key = tuple(sorted((form_key(a), form_key(b))))

@@ -151,11 +151,11 @@ class SquareMultiplier(Multiplier):
         return lo, hi
 
     def squares(self, products: Sequence[Term], width: int) -> list[Square]:
-        found = []
+        squares = []
         for coefficient, a, b in products:
             (a_lo, a_hi), (b_lo, b_hi) = self.range_of(a), self.range_of(b)
             if a == b:
-                found += [Square(coefficient, entry(a, o), a_lo, a_hi, o) for o in range(width)]
+                squares += [Square(coefficient, entry(a, o), a_lo, a_hi, o) for o in range(width)]
                 continue
             scale = balance((a_lo, a_hi), (b_lo, b_hi))
             for o in range(width):
@@ -163,8 +163,8 @@ class SquareMultiplier(Multiplier):
                     x = added(scaled(entry(a, o), scale), scaled(entry(b, o), sign))
                     ends = (sign * b_lo, sign * b_hi)
                     lo, hi = scale * a_lo + min(ends), scale * a_hi + max(ends)
-                    found.append(Square(sign * coefficient / (4 * scale), x, lo, hi, o))
-        return found
+                    squares.append(Square(sign * coefficient / (4 * scale), x, lo, hi, o))
+        return squares
 
     def store(
         self,

@@ -51,8 +51,8 @@ def softmax_backend(job: Job, target: SoftmaxAttention) -> Backend:
         case Interpolated():
             return InterpolatedBackend(job, target, logits, target.products)
     raise Refusal(
-        f"{job.solver.name} multiplies within a token: use `products=Exact()`, or "
-        "`products=Interpolated(…)` for a plain ReLU MLP."
+        f"{job.solver.name} multiplies within a token: use `products=Exact()`, or for a plain ReLU MLP "
+        "`products=Interpolated(max_target=…, tolerance=…)`."
     )
 
 

@@ -47,7 +47,8 @@ def section(theorem: Statement, tests: dict[str, str]) -> str:
         "References": " ".join(theorem.references),
         "Code": grouped({f"`{qualified(f)}`": source_of(f) for f in theorem.functions}),
         "Tests": grouped({f"`{name}`": tests[name] for name in theorem.tests}),
-        "Figure": ", ".join(f"`ridgeformer verify --only {name}`" for name in measured) + ".",
+        "Figure": ", ".join(f"`{name}`" for name in measured)
+        + " in the report of `ridgeformer verify`.",
     }
     text = "\n\n".join(f"**{name}.** {part}" for name, part in parts.items() if part)
     return f"## {theorem.number}. {theorem.title}\n\n{numbered(text)}\n"
