@@ -1,9 +1,11 @@
 """Bootstrap estimates: paired, and defined only where every resample is."""
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 
-from ridgeformer.statistics import estimate, estimate_of, r_squared, slope
+from ridgeformer.statistics import estimate, estimate_of, r_squared, rank_correlation, slope
 
 
 def draw(*shape, seed=0):
@@ -49,3 +51,40 @@ def test_of_has_one_number_for_each_resample():
     assert slope(x, line)[0].item() == pytest.approx(2)
     assert r_squared(x, line)[0].item() == pytest.approx(1)
     assert r_squared(x, line)[1].isnan()  # a constant has no variance to explain
+
+
+def test_rank_correlation_against_scipy():
+    g = torch.Generator().manual_seed(0)
+    a = torch.randn(20, 15, generator=g, dtype=torch.float64)
+    b = (a + torch.randn(20, 15, generator=g, dtype=torch.float64)).round()  # with ties
+    expected = [spearmanr(x, y).statistic for x, y in zip(a.numpy(), b.numpy(), strict=True)]
+    np.testing.assert_allclose(rank_correlation(a, b).numpy(), expected, atol=1e-12)
+    assert rank_correlation(a, torch.ones_like(a)).isnan().all()
+
+
+def test_intervals_cover_the_mean_as_often_as_they_say():
+    g = torch.Generator().manual_seed(0)
+    found = [estimate(torch.randn(60, generator=g, dtype=torch.float64), 0) for _ in range(400)]
+    covered = np.mean([f.low <= 0 <= f.high for f in found])
+    # 95 % up to three standard errors of 400 trials and the slight optimism of percentiles at n = 60.
+    assert 0.91 < covered < 0.98
+    empty = estimate(torch.full((3,), torch.nan, dtype=torch.float64), 0)
+    assert (empty.mean, empty.prompts) == (None, 0)
+
+
+def test_fits_against_numpy():
+    g = torch.Generator().manual_seed(0)
+    x, y = torch.rand(9, generator=g).double(), torch.rand(4, 9, generator=g).double()
+    expected = [np.polyfit(x.numpy(), row.numpy(), 1)[0] for row in y]
+    np.testing.assert_allclose(slope(x, y).numpy(), expected, rtol=1e-10)
+    correlation = [np.corrcoef(x.numpy(), row.numpy())[0, 1] ** 2 for row in y]
+    np.testing.assert_allclose(r_squared(x, y).numpy(), correlation, rtol=1e-8)
+
+
+def test_intervals_of_fits_are_those_of_means_where_the_fit_is_a_mean():
+    values = torch.randn(30, 1, generator=torch.Generator().manual_seed(0)).double()
+    found, mean = estimate_of(values, lambda m: m[:, 0], 0), estimate(values[:, 0], 0)
+    np.testing.assert_allclose(
+        [found.mean, found.low, found.high], [mean.mean, mean.low, mean.high], rtol=1e-9
+    )
+    assert estimate_of(values, lambda m: m[:, 0] * torch.nan, 0).mean is None

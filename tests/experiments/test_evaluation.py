@@ -20,9 +20,11 @@ from ridgeformer.experiments.evaluation.methods import Method, of_best, of_model
 from ridgeformer.experiments.evaluation.run import evaluate, tasks_of
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.solvers import krr
+from ridgeformer.statistics import estimate_of
 from ridgeformer.tasks import LEARNABLE, GaussianProcess, LinearRegression
 from ridgeformer.training import Held
 from ridgeformer.training.loop import batch_at
+from ridgeformer.training.scores import errors, excess, excess_from_targets
 from ridgeformer.types import Refusal
 
 TASK = LinearRegression(features=2, supports=8, queries=4)
@@ -121,7 +123,7 @@ def test_the_mean_has_excess_one(name):
     """Also where the mean is far from 0."""
     held = Held.draw(LEARNABLE[name](features=2, supports=16, queries=4), 128, seed=0)
     targets = held.sample.targets
-    found = scores.excess_from_targets(targets.mean().expand_as(targets), held)
+    found = excess_from_targets(targets.mean().expand_as(targets), held)
     assert found.mean == pytest.approx(1, abs=1e-9)
 
 
@@ -158,7 +160,7 @@ def test_intervals_cover_what_is_known():
     for seed in range(runs):
         held = Held.draw(TASK, 150, seed)
         targets = held.sample.targets
-        found = scores.estimate_of(scores.errors(0 * targets, targets)[:, None], lambda m: m[:, 0], seed)  # fmt: skip
+        found = estimate_of(errors(0 * targets, targets)[:, None], lambda m: m[:, 0], seed)  # fmt: skip
         covered += found.low <= truth <= found.high
     assert 0.87 * runs <= covered <= 0.99 * runs
 
@@ -168,9 +170,9 @@ def test_intervals_of_the_excess_cover():
     runs, covered = 100, 0
     for seed in range(runs):
         held = Held.draw(TASK, 200, seed)
-        found = scores.excess_from_targets(held.best / 2, held, seed)
+        found = excess_from_targets(held.best / 2, held, seed)
         covered += found.low <= 0.25 <= found.high
-        assert 0.2 < scores.excess(held.best / 2, held, True, seed).mean < 0.3
+        assert 0.2 < excess(held.best / 2, held, True, seed).mean < 0.3
     assert 0.87 * runs <= covered <= 0.99 * runs
 
 

@@ -6,21 +6,13 @@ import numpy as np
 import pytest
 import torch
 from fork_server import cli as ridgeformer
-from scipy.stats import spearmanr
 
 from ridgeformer.compiler import Interpolated, SoftmaxAttention, compile
 from ridgeformer.experiments.finding import Finding, Number
 from ridgeformer.experiments.studies import STUDIES, run_study
 from ridgeformer.experiments.studies.dot_products import draw, matvec_error
-from ridgeformer.experiments.studies.gaussian import steps_to, width_for
-from ridgeformer.experiments.studies.gaussian_setting import (
-    METHODS,
-    RIDGE,
-    TARGET,
-    Setting,
-    rmse,
-    spectrum,
-)
+from ridgeformer.experiments.studies.gaussian import rmse, steps_to, width_for
+from ridgeformer.experiments.studies.gaussian_setting import METHODS, RIDGE, TARGET, Setting
 from ridgeformer.experiments.studies.smoother import (
     FAMILIES,
     SWEEPS,
@@ -30,13 +22,6 @@ from ridgeformer.experiments.studies.smoother import (
 )
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.solvers import NadarayaWatson, krr, solve
-from ridgeformer.statistics import (
-    estimate,
-    estimate_of,
-    r_squared,
-    rank_correlation,
-    slope,
-)
 from ridgeformer.tasks import KernelDraw, Prompt
 from ridgeformer.types import Refusal
 
@@ -136,25 +121,6 @@ def test_the_same_seed_finds_the_same_numbers(ran):
     np.testing.assert_allclose(first, second, rtol=1e-6)
 
 
-def test_rank_correlation_against_scipy():
-    g = torch.Generator().manual_seed(0)
-    a = torch.randn(20, 15, generator=g, dtype=torch.float64)
-    b = (a + torch.randn(20, 15, generator=g, dtype=torch.float64)).round()  # with ties
-    expected = [spearmanr(x, y).statistic for x, y in zip(a.numpy(), b.numpy(), strict=True)]
-    np.testing.assert_allclose(rank_correlation(a, b).numpy(), expected, atol=1e-12)
-    assert rank_correlation(a, torch.ones_like(a)).isnan().all()
-
-
-def test_intervals_cover_the_mean_as_often_as_they_say():
-    g = torch.Generator().manual_seed(0)
-    found = [estimate(torch.randn(60, generator=g, dtype=torch.float64), 0) for _ in range(400)]
-    covered = np.mean([f.low <= 0 <= f.high for f in found])
-    # 95 % up to three standard errors of 400 trials and the slight optimism of percentiles at n = 60.
-    assert 0.91 < covered < 0.98
-    empty = estimate(torch.full((3,), torch.nan, dtype=torch.float64), 0)
-    assert (empty.mean, empty.prompts) == (None, 0)
-
-
 def test_the_truth_at_queries_belongs_to_the_same_function():
     task = KernelDraw(kernel=Gaussian(1.0), supports=3, queries=2, features=1, outputs=20000)
     prompt, truth = task.draw_with_truth(1, seed=0)
@@ -178,7 +144,7 @@ def test_copies_repeat_the_first_support_with_noise_of_their_own():
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_study_smooths_as_the_solver_does(name, prompt):
-    kernel = FAMILIES[name].kernel(0.7)
+    kernel = FAMILIES[name](0.7)
     expected = solve(NadarayaWatson(), prompt, steps=1, ridge=1.0, kernel=kernel).final
     found = smoother_weights(similarity(name, prompt), 0.7) @ prompt.y
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
@@ -208,7 +174,7 @@ def test_a_hot_smoother_is_the_mean_and_a_cold_one_the_nearest_support(name, pro
 @pytest.mark.parametrize("name", FAMILIES)
 def test_krr_interpolates_and_the_smoother_does_not(name, prompt):
     at_supports = Prompt(prompt.phi, prompt.y, prompt.phi)
-    ridge = krr(at_supports, ridge=1e-9, kernel=FAMILIES[name].kernel(0.3))
+    ridge = krr(at_supports, ridge=1e-9, kernel=FAMILIES[name](0.3))
     torch.testing.assert_close(ridge, prompt.y, rtol=0, atol=1e-4)
     smooth = smoother_weights(similarity(name, at_supports), 0.3) @ prompt.y
     assert float((smooth - prompt.y).abs().mean()) > 0.1
@@ -230,12 +196,12 @@ def test_hindsight_never_makes_the_smoother_worse(ran):
 def test_two_heads_have_the_gain_of_least_squares():
     task = KernelDraw(kernel=Gaussian(1.0), supports=16, queries=8)
     prompt, truth = task.draw_with_truth(4, seed=0)
-    best = hindsight(similarity("gaussian", prompt), prompt, truth)
+    _, best = hindsight(similarity("gaussian", prompt), prompt, truth)
     mean = prompt.y.mean(1, keepdim=True)
     spread = truth.std(1, correction=0, keepdim=True)
 
     def loss(gain):
-        prediction = mean + gain / best.gain * (best.two_heads - mean)
+        prediction = mean + gain / best.gain * (best.prediction - mean)
         return float(((prediction - truth) / spread).square().mean())
 
     assert loss(best.gain) < min(loss(0.99 * best.gain), loss(1.01 * best.gain))
@@ -246,27 +212,10 @@ def test_matched_krr_is_the_best_of_all_on_its_home_ground():
     task = KernelDraw(kernel=Gaussian(1.0), supports=32, queries=32, noise=0.3)
     prompt, truth = task.draw_with_truth(64, seed=0)
     ridge = krr(prompt, ridge=0.09, kernel=Gaussian(1.0))
-    best = hindsight(similarity("gaussian", prompt), prompt, truth)
-    for other in (best.smoother, best.two_heads, krr(prompt, ridge=0.9, kernel=Gaussian(1.0))):
+    one, two = hindsight(similarity("gaussian", prompt), prompt, truth)
+    other_ridge = krr(prompt, ridge=0.9, kernel=Gaussian(1.0))
+    for other in (one.prediction, two.prediction, other_ridge):
         assert float((ridge - truth).square().mean()) < float((other - truth).square().mean())
-
-
-def test_fits_against_numpy():
-    g = torch.Generator().manual_seed(0)
-    x, y = torch.rand(9, generator=g).double(), torch.rand(4, 9, generator=g).double()
-    expected = [np.polyfit(x.numpy(), row.numpy(), 1)[0] for row in y]
-    np.testing.assert_allclose(slope(x, y).numpy(), expected, rtol=1e-10)
-    correlation = [np.corrcoef(x.numpy(), row.numpy())[0, 1] ** 2 for row in y]
-    np.testing.assert_allclose(r_squared(x, y).numpy(), correlation, rtol=1e-8)
-
-
-def test_intervals_of_fits_are_those_of_means_where_the_fit_is_a_mean():
-    values = torch.randn(30, 1, generator=torch.Generator().manual_seed(0)).double()
-    found, mean = estimate_of(values, lambda m: m[:, 0], 0), estimate(values[:, 0], 0)
-    np.testing.assert_allclose(
-        [found.mean, found.low, found.high], [mean.mean, mean.low, mean.high], rtol=1e-9
-    )
-    assert estimate_of(values, lambda m: m[:, 0] * torch.nan, 0).mean is None
 
 
 def test_widths_and_steps_are_read_off_where_they_are_reached():
@@ -290,7 +239,7 @@ def number(findings, measure, method, **setting):
 def test_the_spectrum_lies_in_the_certain_interval():
     setting = Setting(24)
     prompt = setting.draw(8, seed=0)
-    values, sums = spectrum(setting, prompt)
+    values, sums = setting.spectrum(prompt)
     lo, hi = setting.certain
     assert lo <= float(values.min())
     assert float(values.max()) <= hi
@@ -340,12 +289,11 @@ def test_depth_is_linear_in_the_digits_and_chebyshev_needs_less_of_it(ran):
 @pytest.mark.parametrize("supports", [16, 64])
 def test_the_floor_of_other_prompts_has_the_same_slope(supports):
     setting, widths = Setting(supports), (64, 128, 256, 512, 1024)
-    solver = METHODS["chebyshev"].solver
     prompt = setting.draw(8, seed=11)
-    target = setting.solved(solver, prompt, 32, setting.certain).final
+    target = setting.solved("chebyshev", prompt, 32)[-1]
     floors = []
     for width in widths:
-        model = setting.compiled(solver, 32, setting.certain, Interpolated(TARGET, width=width))
+        model = setting.compiled("chebyshev", 32, Interpolated(TARGET, width=width))
         floors.append(float(rmse(model.predict(prompt), target).mean()))
     assert abs(np.polyfit(np.log(widths), np.log(floors), 1)[0] + 2) < 0.2
 

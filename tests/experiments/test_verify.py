@@ -199,7 +199,9 @@ def random_like_the_model(self, what, goal, dealt, mine, random):
 
 
 def blind(self, what, goal, dealt, mine, random):
-    return right_probe(self, what, goal, dealt, [s for s in mine if s.name == "embed"], random)
+    return right_probe(
+        self, what, goal, dealt, {name: x for name, x in mine.items() if name == "embed"}, random
+    )
 
 
 right_probe = probes.Split.probe

@@ -16,11 +16,5 @@ from ridgeformer.analysis.heads import (
     head_effects,
     sharing,
 )
-from ridgeformer.analysis.probes import (
-    Probe,
-    Score,
-    probe,
-    probe_new_parts,
-    probe_vectors,
-)
+from ridgeformer.analysis.probes import Probe, Score, probe, probe_new_parts, probe_vectors
 from ridgeformer.analysis.ridge import RidgeChange, change_ridge, with_ridge

@@ -24,12 +24,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ridgeformer.analysis.reference import (
-    apart,
-    coefficients,
-    program_of,
-    values_without_reductions,
-)
+from ridgeformer.analysis import reference
+from ridgeformer.analysis.reference import apart, coefficients, program_of
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.compiler.circuit import Place
 from ridgeformer.models import trajectory
@@ -37,7 +33,7 @@ from ridgeformer.models.reference import kernel_of
 from ridgeformer.program.ops import MatVec, Unit
 from ridgeformer.program.tables import unit_table
 from ridgeformer.tasks import Prompt
-from ridgeformer.transformer import Edit, Record, ablate_head
+from ridgeformer.transformer import Edit, ablate_head
 from ridgeformer.types import Refusal
 
 Where = Literal["everywhere", "supports"]
@@ -47,11 +43,8 @@ HeadAt = tuple[int, int]
 
 def heads_that(model: CompiledModel, *, reads: Place, writes: Place) -> list[HeadAt]:
     """Heads that read from and write to such tokens."""
-    return [
-        (head.layer, head.head)
-        for head in model.heads()
-        if (head.source, head.to) == (reads, writes)
-    ]
+    heads = (head for head in model.heads() if (head.source, head.to) == (reads, writes))
+    return [(head.layer, head.head) for head in heads]
 
 
 def matvec_heads(model: CompiledModel) -> list[HeadAt]:
@@ -171,30 +164,24 @@ def ablate_aggregator(
     if part == "all":
         kinds += [("aggregator", "aggregator"), ("aggregator", "data")]
     heads = [at for reads, writes in kinds for at in heads_that(model, reads=reads, writes=writes)]
-    values = values_without_reductions(program, prompt, kernel_of(model))
+    values = reference.values_without_reductions(program, prompt, kernel_of(model))
     edits = [ablate_head(*at) for at in heads]
     found = trajectory(model, prompt, states=True, edits=edits)
-    entries = [(name, e) for name, line in model.sites["states"].items() for e in line]
-    record = Record.of(e["site"] for _, e in entries)
-    with torch.inference_mode():
-        model.transformer.residual_stream(prompt.tokens(), prompt.supports + 1, [*edits, record])
     differences = [0.0] * (model.certificate.steps + 1)
     growth: dict[int, float] = {}
-    largest_alpha = 0.0
-    for name, entry in entries:
-        state = record.values[entry["site"]][:, : prompt.supports][..., entry["columns"]]
-        step = int(entry["step"])
-        channel = program.states[step][name]
-        assert channel is not None
-        expected = values[channel] if part == "reductions" else torch.zeros_like(state)
-        differences[step] = max(differences[step], apart(state, expected))
-        if name == "alpha":
-            largest_alpha = max(largest_alpha, float(state.abs().max()))
-        else:  # r and p, which are the same vector here
-            growth[step] = float((state * prompt.y).sum() / (prompt.y**2).sum())
+    for name, entries in model.sites["states"].items():
+        # α_0 = 0 has no entry.
+        for entry, state in zip(entries, found.states[name][-len(entries) :], strict=True):
+            step = int(entry["step"])
+            channel = program.states[step][name]
+            assert channel is not None
+            expected = values[channel] if part == "reductions" else torch.zeros_like(state)
+            differences[step] = max(differences[step], apart(state, expected))
+            if name != "alpha":  # r and p, which are the same vector here
+                growth[step] = float((state * prompt.y).sum() / (prompt.y**2).sum())
     return AggregatorAblation(
         len(heads),
-        largest_alpha,
+        float(found.states["alpha"].abs().max()),
         float(found.predictions.abs().max()),
         tuple(differences),
         tuple(growth[step] for step in sorted(growth)),

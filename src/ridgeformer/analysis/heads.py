@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.models import trajectory
+from ridgeformer.models.compiled import recorded
 from ridgeformer.tasks import Prompt
-from ridgeformer.transformer import Record, ablate_head
+from ridgeformer.transformer import ablate_head
 from ridgeformer.transformer.attention import Attention
 
 
@@ -37,10 +38,8 @@ def head_effects(model: CompiledModel, prompt: Prompt) -> tuple[HeadEffect, ...]
     effects = []
     for head in model.heads():
         cut = trajectory(model, prompt, edits=[ablate_head(head.layer, head.head)]).final
-        moved = ((cut - intact).abs().amax((0, 1)) / size).tolist()
-        effects.append(
-            HeadEffect(head.layer, head.head, head.does, head.source, head.to, tuple(moved))
-        )
+        moved = tuple(((cut - intact).abs().amax((0, 1)) / size).tolist())
+        effects.append(HeadEffect(head.layer, head.head, head.does, head.source, head.to, moved))
     return tuple(effects)
 
 
@@ -86,44 +85,32 @@ def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
     """For each layer, which tokens read from which, with what the heads really do beside it."""
     k, blocks = prompt.supports, model.transformer.blocks
     before = ["embed", *(f"blocks.{layer}.resid_post" for layer in range(len(blocks) - 1))]
-    record = Record.of([*before, *(f"blocks.{layer}.attn.z" for layer in range(len(blocks)))])
-    with torch.inference_mode():
-        model.transformer.residual_stream(prompt.tokens(), k + 1, [record])
+    after = [f"blocks.{layer}.attn.z" for layer in range(len(blocks))]
+    values = recorded(model.transformer, prompt, [*before, *after])
     aggregator = torch.zeros(k + 1 + prompt.phi_query.shape[1], dtype=torch.bool)
     aggregator[k] = True
-    elsewhere = {
-        "data": aggregator,
-        "aggregator": ~aggregator,
-        "everywhere": torch.zeros_like(aggregator),
-    }
+    nowhere, linear = torch.zeros_like(aggregator), model.certificate.attention == "linear"
+    elsewhere = {"data": aggregator, "aggregator": ~aggregator, "everywhere": nowhere}
     rows: dict[tuple[int, str, str], list[tuple[str, float, float]]] = {}
     for what in model.heads():
         layer, head = what.layer, what.head
         attention = blocks[layer].attn
         assert isinstance(attention, Attention)
         into = attention.W_O[head].detach()
-        stray = record.values[f"blocks.{layer}.attn.z"][:, elsewhere[what.to], head] @ into
+        stray = values[after[layer]][:, elsewhere[what.to], head] @ into
         heard = 0.0
-        if model.certificate.attention == "linear":
-            x = record.values[before[layer]]
+        if linear:
+            x = values[before[layer]]
             heard = largest(said_by(attention, head, x, elsewhere[what.source], k + 1) @ into)
-        rows.setdefault((layer, what.source, what.to), []).append(
-            (what.does, largest(stray), heard)
-        )
-    return tuple(
-        Message(
-            layer,
-            source,
-            to,
-            len(found),
-            tuple(dict.fromkeys(does for does, _, _ in found)),
-            max(outside for _, outside, _ in found),
-            max(heard for _, _, heard in found)
-            if model.certificate.attention == "linear"
-            else None,
-        )
-        for (layer, source, to), found in rows.items()
-    )
+        heads = rows.setdefault((layer, what.source, what.to), [])
+        heads.append((what.does, largest(stray), heard))
+    messages = []
+    for at, heads in rows.items():
+        does, outside, heard_of = zip(*heads, strict=True)
+        overheard = max(heard_of) if linear else None
+        said = tuple(dict.fromkeys(does))
+        messages.append(Message(*at, len(heads), said, max(outside), overheard))
+    return tuple(messages)
 
 
 def said_by(attention: Attention, head: int, x: Tensor, who: Tensor, context: int) -> Tensor:

@@ -26,7 +26,7 @@ is expected for t ≥ 2, which needs two products in a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -34,10 +34,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
+from ridgeformer.models.compiled import streams
 from ridgeformer.models.reference import kernel_of, ridge_of, solver_of
 from ridgeformer.solvers import EagerMachine, solve
 from ridgeformer.tasks import Prompt
-from ridgeformer.transformer import Record, Transformer
+from ridgeformer.transformer import Transformer
 from ridgeformer.types import Refusal
 
 RESAMPLES = 1000
@@ -73,50 +74,37 @@ class Probe:
     """What `found` is at every site, in order, on the same held-out prompts."""
 
 
-def vectors(model: CompiledModel, prompt: Prompt) -> dict[Target, Float[Tensor, "batch k"]]:
-    """α_t, r_t and p_t of the model's solver, each of length 1."""
-    run = solve(
+def solved(model: CompiledModel, prompt: Prompt) -> Mapping[str, Tensor]:
+    """The states of the model's solver."""
+    return solve(
         solver_of(model), prompt, steps=model.certificate.steps, ridge=ridge_of(model),
         kernel=kernel_of(model), states=True,
-    )  # fmt: skip
-    if not {"r", "p"} <= set(run.states) or prompt.outputs != 1:
+    ).states  # fmt: skip
+
+
+def vectors(model: CompiledModel, prompt: Prompt) -> dict[Target, Float[Tensor, "batch k"]]:
+    """α_t, r_t and p_t of the model's solver, each of length 1."""
+    states, last = solved(model, prompt), model.certificate.steps
+    if not {"r", "p"} <= set(states) or prompt.outputs != 1:
         raise Refusal(
             "Probes look for a residual r and a direction p of one output: compile a solver whose state "
             "has them."
         )
-    last = model.certificate.steps
     wanted = {"alpha": range(1, last + 1), "r": range(last), "p": range(1, last)}
-    found = {(name, t): run.states[name][t][..., 0] for name, ts in wanted.items() for t in ts}
+    found = {(name, t): states[name][t][..., 0] for name, ts in wanted.items() for t in ts}
     return {name: v / v.norm(dim=1, keepdim=True) for name, v in found.items()}
 
 
 def scalars(model: CompiledModel, prompt: Prompt) -> dict[Target, Float[Tensor, "batch 1"]]:
     """ρ_0 = yᵀy, the residual's length ‖r_t‖, and β_t = ρ_t/ρ_{t−1}, in their own units."""
-    steps = model.certificate.steps
-    run = solve(
-        solver_of(model), prompt, steps=steps, ridge=ridge_of(model), kernel=kernel_of(model),
-        states=True,
-    )  # fmt: skip
     machine = EagerMachine(prompt, kernel_of(model), ridge_of(model))
-    rho = [
-        (prompt.y - machine.matvec(alpha)).square().sum(1)[:, :1] for alpha in run.states["alpha"]
-    ]
+    residuals = [prompt.y - machine.matvec(alpha) for alpha in solved(model, prompt)["alpha"]]
+    rho = [r.square().sum(1)[:, :1] for r in residuals]
     found: dict[Target, Tensor] = {("rho", 0): rho[0]}
-    for t in range(1, steps):
+    for t in range(1, model.certificate.steps):
         found["length of r", t] = rho[t].sqrt()
         found["beta", t] = rho[t] / rho[t - 1]
     return found
-
-
-def streams(transformer: Transformer, prompt: Prompt) -> dict[str, Tensor]:
-    """The residual stream at every site, [batch, n, d_model]."""
-    names = ["embed"]
-    for layer in range(transformer.config.n_layers):
-        names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
-    record = Record.of(names)
-    with torch.inference_mode():
-        transformer.residual_stream(prompt.tokens(), prompt.supports + 1, [record])
-    return {name: record.values[name] for name in names}
 
 
 def random_weights(transformer: Transformer, supports: int, seed: int) -> Transformer:
@@ -129,29 +117,21 @@ def random_weights(transformer: Transformer, supports: int, seed: int) -> Transf
         return Transformer(config)
 
 
-@dataclass(frozen=True)
-class Site:
-    """One site's stream at the tokens of interest, with columns of mean 0 and variance 1."""
-
-    name: str
-    columns: Float[Tensor, "batch tokens width"]
+Sites = Mapping[str, Float[Tensor, "batch tokens width"]]
+"""By site, its stream at the tokens of interest, with columns of mean 0 and variance 1."""
 
 
-def standardised(name: str, stream: Tensor, fitted: int) -> Site | None:
+def standardised(stream: Tensor, fitted: int) -> Tensor:
     """Scaled by the prompts that are fitted; without the columns that never change there."""
-    if not torch.isfinite(stream).all():
-        return None
     rows = stream[:fitted].flatten(0, 1)
     mean, spread = rows.mean(0), rows.std(0)
     varies = spread > 1e-9 * (mean.abs() + spread.max())
-    if not varies.any():
-        return None
-    return Site(name, ((stream - mean) / spread)[..., varies])
+    return ((stream - mean) / spread)[..., varies]
 
 
-def fit(site: Site, target: Tensor, fitted: int) -> Tensor:
+def fit(columns: Tensor, target: Tensor, fitted: int) -> Tensor:
     """What the probe says for every prompt, [batch, tokens]."""
-    rows, goal = site.columns[:fitted], target[:fitted]
+    rows, goal = columns[:fitted], target[:fitted]
     x = rows.flatten(0, 1)
     gram = x.mT @ x / len(x) + PENALTY * torch.eye(x.shape[1], dtype=x.dtype)
     solved = torch.linalg.solve(gram, x.mT / len(x))
@@ -162,7 +142,7 @@ def fit(site: Site, target: Tensor, fitted: int) -> Tensor:
         # Of length at least 0: a prompt may have its own unit, but not its own sign.
         length = ((rows @ weights + mean) * goal).sum(1, keepdim=True).clamp(min=0)
         length = length / length.square().mean().sqrt().clamp(min=1e-12)
-    said: Tensor = site.columns @ weights + mean
+    said: Tensor = columns @ weights + mean
     return said
 
 
@@ -170,8 +150,7 @@ def agreement(said: Tensor, target: Tensor) -> Tensor:
     """[…, batch, tokens]: the mean cosine within prompts, or for one token the correlation over them."""
     if said.shape[-1] > 1:
         return torch.cosine_similarity(said, target, dim=-1).mean(-1)
-    said, target = said[..., 0], target[..., 0]
-    said, target = (v - v.mean(-1, keepdim=True) for v in (said, target))
+    said, target = (v[..., 0] - v[..., 0].mean(-1, keepdim=True) for v in (said, target))
     return torch.cosine_similarity(said, target, dim=-1)
 
 
@@ -184,10 +163,9 @@ def best(said: Mapping[str, Tensor], target: Tensor, fitted: int, chosen: int, s
     rest, goal = said[name][chosen:], target[chosen:]
     generator = torch.Generator().manual_seed(seed)
     again = torch.randint(len(goal), (RESAMPLES, len(goal)), generator=generator)
-    ends = agreement(rest[again], goal[again]).quantile(
-        torch.tensor([0.025, 0.975], dtype=goal.dtype)
-    )
-    return Score(name, float(agreement(rest, goal)), float(ends[0]), float(ends[1]))
+    quantiles = torch.tensor([0.025, 0.975], dtype=goal.dtype)
+    ends = agreement(rest[again], goal[again]).quantile(quantiles).tolist()
+    return Score(name, float(agreement(rest, goal)), *ends)
 
 
 @dataclass(frozen=True)
@@ -202,30 +180,23 @@ class Split:
 
     @classmethod
     def of(cls, batch: int, seed: int) -> Split:
-        found = cls(
-            batch // 2, 3 * batch // 4,
-            torch.randperm(batch, generator=torch.Generator().manual_seed(seed)), seed,
-        )  # fmt: skip
+        order = torch.randperm(batch, generator=torch.Generator().manual_seed(seed))
+        found = cls(batch // 2, 3 * batch // 4, order, seed)
         if found.chosen - found.fitted < 2:
             raise Refusal(f"Probes need at least 8 prompts, got {batch}.")
         return found
 
-    def sites(self, stream: Mapping[str, Tensor]) -> list[Site]:
-        made = [standardised(name, x, self.fitted) for name, x in stream.items()]
-        return [site for site in made if site is not None]
+    def sites(self, stream: Mapping[str, Tensor]) -> Sites:
+        """Those sites that are finite and that change."""
+        finite = {name: x for name, x in stream.items() if torch.isfinite(x).all()}
+        made = {name: standardised(x, self.fitted) for name, x in finite.items()}
+        return {name: columns for name, columns in made.items() if columns.shape[-1]}
 
-    def probe(
-        self,
-        what: Target,
-        goal: Tensor,
-        dealt: Tensor,
-        mine: Sequence[Site],
-        random: Sequence[Site],
-    ) -> Probe:
+    def probe(self, what: Target, goal: Tensor, dealt: Tensor, mine: Sites, random: Sites) -> Probe:
         """One target at all sites, with its controls."""
 
-        def fit_all(where: Sequence[Site], target: Tensor) -> dict[str, Tensor]:
-            return {site.name: fit(site, target, self.fitted) for site in where}
+        def fit_all(where: Sites, target: Tensor) -> dict[str, Tensor]:
+            return {name: fit(columns, target, self.fitted) for name, columns in where.items()}
 
         def score(said: Mapping[str, Tensor], target: Tensor) -> Score:
             return best(said, target, self.fitted, self.chosen, self.seed)
@@ -243,14 +214,11 @@ class Split:
 
 def both_streams(
     model: CompiledModel, prompt: Prompt, seed: int, tokens: slice
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+) -> list[dict[str, Tensor]]:
     """Of the model and of random weights, at some tokens."""
     control = random_weights(model.transformer, prompt.supports, seed)
-    ours, others = (
-        {name: x[:, tokens] for name, x in streams(transformer, prompt).items()}
-        for transformer in (model.transformer, control)
-    )
-    return ours, others
+    pair = (streams(transformer, prompt) for transformer in (model.transformer, control))
+    return [{name: x[:, tokens] for name, x in found.items()} for found in pair]
 
 
 def probe_vectors(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
@@ -283,9 +251,8 @@ def probe_new_parts(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple
     """Probes for r_1, r_2, … given y, Ky, …: a partial regression, in which each prompt may have its
     own coefficients on the Krylov space of the steps before."""
     split = Split.of(len(prompt.y), seed)
-    residuals = torch.stack(
-        [v for (name, _), v in vectors(model, prompt).items() if name == "r"], dim=-1
-    )
+    found = vectors(model, prompt).items()
+    residuals = torch.stack([v for (name, _), v in found if name == "r"], dim=-1)
     pair = both_streams(model, prompt, seed, slice(0, prompt.supports))
     probes = []
     for step in range(1, residuals.shape[-1]):

@@ -21,10 +21,10 @@ def study(
     prompts: Annotated[int | None, typer.Option(help="Prompts per setting.")] = None,
 ) -> None:
     """Measure one question and write one page and its numbers; without a name, list the studies."""
-    from ridgeformer.experiments import STUDIES, find_study, run_study
+    from ridgeformer.experiments import STUDIES, run_study
 
     if name is None:
         for known in STUDIES.values():
             typer.echo(f"{known.name:12} {known.summary}")
         return
-    run_study(find_study(STUDIES, name), out or Path("results") / name, seed, prompts)
+    run_study(STUDIES.find(name), out or Path("results") / name, seed, prompts)

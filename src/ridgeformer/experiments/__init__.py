@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ridgeformer.experiments.demonstration import demo
     from ridgeformer.experiments.evaluation import evaluate
     from ridgeformer.experiments.finding import Finding
-    from ridgeformer.experiments.studies import STUDIES, Study, find_study, run_study
+    from ridgeformer.experiments.studies import STUDIES, Study, run_study
     from ridgeformer.experiments.theorems import (
         THEOREMS,
         SolverReport,
@@ -24,15 +24,10 @@ _HOMES = {
     "demonstration": ["demo"],
     "evaluation": ["evaluate"],
     "finding": ["Finding"],
-    "studies": ["STUDIES", "Study", "find_study", "run_study"],
+    "studies": ["STUDIES", "Study", "run_study"],
     "theorems": ["THEOREMS", "SolverReport", "Theorem", "chosen", "verify", "verify_solver"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-
-__all__ = [
-    "STUDIES", "THEOREMS", "Finding", "SolverReport", "Study", "Theorem", "chosen", "demo", "evaluate",
-    "find_study", "run_study", "verify", "verify_solver",
-]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

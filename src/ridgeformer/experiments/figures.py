@@ -48,7 +48,8 @@ def draw_panels(figure: Figure) -> Drawing:
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):
         axes = row[0].axes
-        y = vertical(axes, [v for panel in row for line in panel.lines for v in extent(line)])
+        heights = [float(v) for panel in row for line in panel.lines for v in line.y if isfinite(v)]
+        y = vertical(axes, heights)
         for column, panel in enumerate(row, start=1):
             at = {"row": number, "col": column}
             for line, color in coloured(panel):
@@ -84,11 +85,6 @@ def style(drawing: Drawing, height: int, **layout: Any) -> Drawing:
     )
 
 
-def extent(line: Line) -> Sequence[float]:
-    """What must be seen of a line; a bound that is empty here has nothing."""
-    return [float(v) for v in line.y if isfinite(v)]
-
-
 def coloured(panel: Panel) -> list[tuple[Line, str]]:
     """Each line with its colour; that of "a, bound" is the colour of "a", its longest such prefix."""
     measured = [line.name for line in panel.lines if not line.bound]
@@ -104,43 +100,42 @@ def coloured(panel: Panel) -> list[tuple[Line, str]]:
     return pairs
 
 
+def values_of(line: Line) -> list[np.ndarray]:
+    """The values, and the ends of their intervals where there are any."""
+    bare = line.low is None or line.high is None
+    return [np.asarray(v, float) for v in ((line.y,) if bare else (line.y, line.low, line.high))]
+
+
 def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
-    y, low, high = (
-        None if v is None else np.asarray(v, float) for v in (line.y, line.low, line.high)
-    )
-    assert y is not None
-    exact = [y] if low is None or high is None else [y, low, high]
+    exact = shown = values_of(line)
     if axes.clip and axes.y_limits is not None:
-        y, low, high = (None if v is None else np.clip(v, *axes.y_limits) for v in (y, low, high))
-    numbers = "%{customdata[0]:.3g}" + " [%{customdata[1]:.3g}, %{customdata[2]:.3g}]" * (
-        len(exact) > 1
-    )
+        shown = [np.clip(v, *axes.y_limits) for v in exact]
+    numbers = "%{customdata[0]:.3g}"
+    if len(exact) > 1:
+        numbers += " [%{customdata[1]:.3g}, %{customdata[2]:.3g}]"
     marker = {"size": 7, "color": color}
     if line.mode == "markers":
         marker |= {"size": 8, "symbol": "circle-open", "line": {"width": 2}}
     return {
-        "type": "scatter", "x": list(line.x), "y": y, "name": maths(line.name),
+        "type": "scatter", "x": list(line.x), "y": shown[0], "name": maths(line.name),
         "legendgroup": line.name, "showlegend": legend, "legendrank": 1 if line.width > Line.width else 1000,
         "mode": line.mode or ("lines" if line.bound and len(line.x) > 1 else "lines+markers"),
         "line": {"color": color, "dash": line.dash or ("dot" if line.bound else "solid"), "width": line.width},
-        "marker": marker, "error_y": error_bars(y, low, high),
+        "marker": marker, "error_y": error_bars(*shown),
         "customdata": np.stack(exact, axis=-1), "hovertemplate": "%{x:.4g}: " + numbers,
     }  # fmt: skip
 
 
 def bars(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
-    y, low, high = (
-        None if v is None else np.asarray(v, float) for v in (line.y, line.low, line.high)
-    )
     return {
         "type": "bar", "x": ["<br>".join(wrap(maths(str(x)), WRAPPED)) for x in line.x], "y": list(line.y),
         "name": maths(line.name), "marker": {"color": color}, "showlegend": legend,
-        "error_y": error_bars(y, low, high), "hovertemplate": "%{x}: %{y:.3g}",
+        "error_y": error_bars(*values_of(line)), "hovertemplate": "%{x}: %{y:.3g}",
     }  # fmt: skip
 
 
-def error_bars(y: Any, low: Any, high: Any) -> dict[str, Any] | None:
-    if low is None or high is None:
+def error_bars(y: Any, low: Any = None, high: Any = None) -> dict[str, Any] | None:
+    if low is None:
         return None
     ends = {"array": high - y, "arrayminus": y - low}
     return {"type": "data", "thickness": 1.5, "width": 4, **ends}
@@ -149,16 +144,10 @@ def error_bars(y: Any, low: Any, high: Any) -> dict[str, Any] | None:
 def horizontal(axes: Axes, places: Sequence[Any]) -> dict[str, Any]:
     if any(isinstance(x, str) for x in places) or axes.bars:
         return {"type": "category"}
-    ticks = axes.x_ticks
     steps = sorted({float(x) for x in places})
-    if (
-        ticks is None
-        and not axes.log_x
-        and len(steps) <= MANY_TICKS
-        and all(s == int(s) for s in steps)
-    ):
-        ticks = steps
-    return scale([float(x) for x in places], axes.log_x, ticks, None)
+    whole = len(steps) <= MANY_TICKS and all(s == int(s) for s in steps)
+    ticks = steps if axes.x_ticks is None and whole and not axes.log_x else axes.x_ticks
+    return scale(steps, axes.log_x, ticks, None)
 
 
 def vertical(axes: Axes, heights: Sequence[float]) -> dict[str, Any]:

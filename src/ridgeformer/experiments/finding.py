@@ -217,15 +217,17 @@ class Finding:
             kinds.setdefault((number.measure, number.method), []).append(number)
         return kinds
 
+    def select(self, measure: str, method: str, **setting: float | str) -> list[Number]:
+        """The numbers of that measure and method whose settings agree with `setting`, as measured."""
+        among = self.by_kind.get((measure, method), [])
+        return [n for n in among if setting.items() <= n.setting.items()]
+
     def get(self, measure: str, method: str, **setting: float | str) -> Number:
         """The one number of that measure and method whose setting agrees with `setting`."""
-        among = self.by_kind.get((measure, method), [])
-        agreeing = [n for n in among if setting.items() <= n.setting.items()]
-        if len(agreeing) != 1:
-            raise LookupError(
-                f"{len(agreeing)} numbers are the {measure} of {method} at {setting}."
-            )
-        return agreeing[0]
+        numbers = self.select(measure, method, **setting)
+        if len(numbers) != 1:
+            raise LookupError(f"{len(numbers)} numbers are the {measure} of {method} at {setting}.")
+        return numbers[0]
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers and what they mean, for a JSON file."""

@@ -13,21 +13,12 @@ from typing import Any, TypedDict
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.figures import draw
-from ridgeformer.experiments.finding import (
-    Block,
-    Figure,
-    Finding,
-    Heatmap,
-    Page,
-    Paragraph,
-    Section,
-    Table,
-)
 from ridgeformer.experiments.wording import maths, plain, spread
 
 
-def render(page: Page) -> str:
+def render(page: f.Page) -> str:
     """The page as HTML; all text is escaped, but for the few tags that `maths` keeps."""
     from plotly.offline import get_plotlyjs
 
@@ -49,13 +40,13 @@ def environment() -> Environment:
         "fmt": format,
     }
     made.tests |= {
-        "paragraph": lambda item: isinstance(item, Paragraph),
-        "table": lambda item: isinstance(item, Table),
+        "paragraph": lambda item: isinstance(item, f.Paragraph),
+        "table": lambda item: isinstance(item, f.Table),
     }
     return made
 
 
-def drawn(figure: Figure | Heatmap) -> Markup:
+def drawn(figure: f.Figure | f.Heatmap) -> Markup:
     from plotly.io import to_html
 
     config = {"displaylogo": False, "modeBarButtons": [["toImage", "resetScale2d"]]}
@@ -87,16 +78,16 @@ class Prose:
         title, *lines = self.lines(block, values)
         return {"title": Markup(title.removeprefix("# ")).unescape(), "see": " ".join(lines)}
 
-    def section(self, block: str, *content: Block, **values: Any) -> Section:
+    def section(self, block: str, *content: f.Block, **values: Any) -> f.Section:
         words = self.titled(block, **values)
-        return Section(words["title"], [Paragraph(words["see"]), *content])
+        return f.Section(words["title"], [f.Paragraph(words["see"]), *content])
 
     def page(
-        self, sections: Sequence[Section], finding: Finding, terminal: Mapping[str, Table] | None = None,
+        self, sections: Sequence[f.Section], finding: f.Finding, terminal: Mapping[str, f.Table] | None = None,
         **values: Any,
-    ) -> Page:  # fmt: skip
+    ) -> f.Page:  # fmt: skip
         """The page of a finding, whose seed, prompts and settings are known to the prose."""
         known = {"seed": finding.seed, "prompts": finding.prompts, "s": finding.settings, **values}
         words = self.titled("page", **known)
         foot = self.text("foot", **known)
-        return Page(words["title"], words["see"], sections, foot, terminal or {})
+        return f.Page(words["title"], words["see"], sections, foot, terminal or {})

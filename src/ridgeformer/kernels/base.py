@@ -74,7 +74,7 @@ class Kernel(ABC):
         if features is not None:
             return features(a) @ features(b).mT
         if logits is None:
-            raise NotImplementedError(f"{type(self).__name__} must define __call__.")
+            raise self.undefined()
         u, v = logits.features(a), logits.features(b)
         exponent = logits.scale * u @ v.mT
         if logits.norm:
@@ -88,7 +88,7 @@ class Kernel(ABC):
         if features is not None:
             return features(a).square().sum(-1, keepdim=True)
         if logits is None:
-            raise NotImplementedError(f"{type(self).__name__} must define diagonal.")
+            raise self.undefined()
         squares = logits.features(a).square().sum(-1, keepdim=True)
         return ((logits.scale - 2 * logits.norm) * squares).exp()
 
@@ -105,6 +105,12 @@ class Kernel(ABC):
                 "floating point: raise the `temperature` or lower `max_norm`."
             )
         return Range(exp(-logits.largest(max_norm)), exp(highest), exp(min(0.0, own)))
+
+    def undefined(self) -> Refusal:
+        return Refusal(
+            f"The {self.name} kernel does not say what its values are: define `dot_product` or `logits`, "
+            "or else `__call__` and `diagonal`."
+        )
 
     def factor(self, phi: Float[Tensor, "batch k p"]) -> Float[Tensor, "batch k u"] | None:
         """F with K = F Fᵀ and fewer columns than rows, where products with K are cheaper through it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.tasks import Prompt
-from ridgeformer.transformer import Edits, Record
+from ridgeformer.transformer import Edits, Record, Transformer
 from ridgeformer.types import Trajectory
 
 
@@ -25,13 +26,11 @@ def trajectory(
     sites = model.sites
     kept = sites["states"] if states and model.certificate.space == "dual" else {}
     entries = [*sites["predictions"], *(entry for line in kept.values() for entry in line)]
-    record = Record.of(entry["site"] for entry in entries)
+    values_at = recorded(model.transformer, prompt, (entry["site"] for entry in entries), edits)
     k = prompt.supports
-    with torch.inference_mode():
-        model.transformer.residual_stream(prompt.tokens(), k + 1, [*edits, record])
 
     def read(entry: dict[str, Any], tokens: slice) -> Tensor:
-        stream = record.values[str(entry["site"])][:, tokens]
+        stream = values_at[str(entry["site"])][:, tokens]
         value: Tensor = stream[..., entry["columns"]]
         return value / stream[..., entry["over"]] if "over" in entry else value
 
@@ -49,10 +48,23 @@ def trajectory(
 def residual_stream(model: CompiledModel, prompt: Prompt) -> Tensor:
     """The whole stream, [1 + 2·layers, batch, n, d_model]: the embedding, then every sublayer."""
     model.certificate.check(prompt)
+    return torch.stack(list(streams(model.transformer, prompt).values()))
+
+
+def streams(transformer: Transformer, prompt: Prompt) -> dict[str, Tensor]:
+    """The residual stream by site, [batch, n, d_model], in the order of the layers."""
     names = ["embed"]
-    for layer in range(model.transformer.config.n_layers):
+    for layer in range(transformer.config.n_layers):
         names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
-    record = Record.of(names)
+    values = recorded(transformer, prompt, names)
+    return {name: values[name] for name in names}
+
+
+def recorded(
+    transformer: Transformer, prompt: Prompt, sites: Iterable[str], edits: Edits = ()
+) -> dict[str, Tensor]:
+    """The values at some sites of a transformer that reads the tokens of compiled models."""
+    record = Record.of(sites)
     with torch.inference_mode():
-        model.transformer.residual_stream(prompt.tokens(), prompt.supports + 1, [record])
-    return torch.stack([record.values[name] for name in names])
+        transformer.residual_stream(prompt.tokens(), prompt.supports + 1, [*edits, record])
+    return record.values

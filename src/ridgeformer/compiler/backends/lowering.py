@@ -74,7 +74,7 @@ class Lowering(ABC):
 
 
 def complete(readouts: Iterable[Readout], program: Program) -> list[Readout]:
-    """The readouts with those of steps that leave the iterate as it was."""
+    """The readouts in order of their steps, with those of steps that leave the iterate as it was."""
     known = list(readouts)
     first = {state["alpha"]: step for step, state in reversed(list(enumerate(program.states)))}
     for step, state in enumerate(program.states[1:], start=1):
@@ -90,4 +90,4 @@ def complete(readouts: Iterable[Readout], program: Program) -> list[Readout]:
                 for r in known
                 if r.step == earlier and r.variable in (None, "alpha")
             ]
-    return known
+    return sorted(known, key=lambda readout: readout.step)

@@ -9,17 +9,7 @@ import numpy as np
 import torch
 
 from ridgeformer.compiler import CompiledModel, LinearAttention, compile, size_report
-from ridgeformer.experiments.finding import (
-    Axes,
-    Collector,
-    Figure,
-    Finding,
-    Heatmap,
-    Line,
-    Panel,
-    Stream,
-    Table,
-)
+from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import CONTROL, MODEL, SOLVER
 from ridgeformer.models import residual_stream, trajectory
@@ -64,18 +54,18 @@ class Errors:
     numbers: dict[str, float]
     """By measure."""
 
-    def panel(self, title: str, axes: Axes, bound: str, textbook: str) -> Panel:
+    def panel(self, title: str, axes: f.Axes, bound: str, textbook: str) -> f.Panel:
         """The model's circles on the textbook's line, and the bound."""
         steps = list(range(len(self.model)))
         model, reference, most = (
             np.maximum(v, SMALLEST).tolist() for v in (self.model, self.textbook, self.bound)
         )
         lines = [
-            Line(bound, steps, most, bound=True, color=CONTROL),
-            Line(textbook, steps, reference, color=SOLVER, mode="lines"),
-            Line("compiled transformer", steps, model, color=MODEL, mode="markers"),
+            f.Line(bound, steps, most, bound=True, color=CONTROL),
+            f.Line(textbook, steps, reference, color=SOLVER, mode="lines"),
+            f.Line("compiled transformer", steps, model, color=MODEL, mode="markers"),
         ]
-        return Panel(title, lines, axes)
+        return f.Panel(title, lines, axes)
 
 
 def measure(model: CompiledModel, condition: float, seed: int) -> Errors:
@@ -102,9 +92,9 @@ def measure(model: CompiledModel, condition: float, seed: int) -> Errors:
     return Errors(model_error.numpy(), textbook_error.numpy(), most.numpy(), numbers)
 
 
-def convergence(model: CompiledModel, seed: int, conditions: Iterable[float]) -> Finding:
-    out, panels, rows = Collector(PROMPTS, seed), [], []
-    axes = Axes("CG step", "|f_t − f*|, worst query")
+def convergence(model: CompiledModel, seed: int, conditions: Iterable[float]) -> f.Finding:
+    out, panels, rows = f.Collector(PROMPTS, seed), [], []
+    axes = f.Axes("CG step", "|f_t − f*|, worst query")
     for condition in conditions:
         errors = measure(model, condition, seed)
         for name, value in errors.numbers.items():
@@ -113,42 +103,39 @@ def convergence(model: CompiledModel, seed: int, conditions: Iterable[float]) ->
         *absolute, ratio = errors.numbers.values()
         rows.append([f"{condition:g}", *(f"{v:.1e}" for v in absolute), f"{ratio:.2f}"])
     settings = {"features": FEATURES, "supports": SUPPORTS, "steps": STEPS, "ridge": RIDGE}
-    return Finding(
+    return f.Finding(
         "conjugate-gradients", seed, PROMPTS, settings, MEASURES, out.numbers,
-        figures=[Figure([panels])], tables=[Table(["κ", *MEASURES], rows)],
+        figures=[f.Figure([panels])], tables=[f.Table(["κ", *MEASURES], rows)],
         **PROSE.titled("convergence"),
     )  # fmt: skip
 
 
-def residual_streams(model: CompiledModel, condition: float, seed: int) -> Finding:
+def residual_streams(model: CompiledModel, condition: float, seed: int) -> f.Finding:
     """The stream at one support, the aggregator and one query of the first prompt."""
-    prompt = draw(condition, seed)
-    one = Prompt(prompt.phi[:1], prompt.y[:1], prompt.phi_query[:1])
-    values = residual_stream(model, one)[:, 0].numpy()
-    k = one.supports
+    values = residual_stream(model, draw(condition, seed)[0])[:, 0].numpy()
     streams = []
     for title, token, place in (
         ("a support token: φ stays; α, r and p are updated", 0, "data"),
-        ("the aggregator: scalars come and go", k, "aggregator"),
-        ("a query token: the prediction f converges", k + 1, "data"),
+        ("the aggregator: scalars come and go", SUPPORTS, "aggregator"),
+        ("a query token: the prediction f converges", SUPPORTS + 1, "data"),
     ):
         labels = [
             f"{column} {', '.join(cells[:3])}".replace("inverse_rho", "1/rho")
             for column, cells in enumerate(model.sites["channels"][place])
         ]
         used = [c for c in range(values.shape[2]) if np.abs(values[:, token, c]).max() > 0]
-        streams.append(Stream(title, values[:, token][:, used], [labels[c] for c in used]))
+        streams.append(f.Stream(title, values[:, token][:, used], [labels[c] for c in used]))
     marks = {
         -0.5 if entry["site"] == "embed" else int(entry["site"].split(".")[1]): f"f_{entry['step']}"
         for entry in model.sites["predictions"]
     }
     layers = ((torch.arange(len(values)) - 1) / 2).tolist()
-    words = PROSE.titled("stream", condition=condition)
-    return Finding("residual-stream", seed, 1, figures=[Heatmap(streams, layers, marks)], **words)
+    words, figure = PROSE.titled("stream", condition=condition), f.Heatmap(streams, layers, marks)
+    return f.Finding("residual-stream", seed, 1, figures=[figure], **words)
 
 
-def sizes(model: CompiledModel, seed: int) -> Finding:
+def sizes(model: CompiledModel, seed: int) -> f.Finding:
     size = size_report(model)
-    table = Table(list(size), [[f"{v:,.6g}" for v in size.values()]], words=0)
+    table = f.Table(list(size), [[f"{v:,.6g}" for v in size.values()]], words=0)
     settings = {name: float(value) for name, value in size.items()}
-    return Finding("sizes", seed, 0, settings, tables=[table], **PROSE.titled("sizes"))
+    return f.Finding("sizes", seed, 0, settings, tables=[table], **PROSE.titled("sizes"))

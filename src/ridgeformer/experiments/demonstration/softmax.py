@@ -12,21 +12,12 @@ from ridgeformer.experiments.demonstration.conjugate_gradients import PROSE, Err
 from ridgeformer.experiments.finding import Axes, Collector, Figure, Finding, Table
 from ridgeformer.kernels import Exponential, Gaussian, Kernel
 from ridgeformer.models import reference, trajectory
-from ridgeformer.solvers import (
-    Chebyshev,
-    ConjugateGradient,
-    NadarayaWatson,
-    Richardson,
-    Solver,
-    krr,
-    solve,
-)
+from ridgeformer.solvers import Solver, krr, make_solver, solve
 from ridgeformer.tasks import KernelDraw, Prompt
 
 PROMPTS, SUPPORTS, MAX_NORM, MAX_TARGET, WIDTH = 32, 32, 1.5, 4.0, 512
-HEADER = [
-    "solver, kernel", "MLP", "layers", "d_model", "vs solver", "certified", "vs KRR", "one head vs KRR",
-]  # fmt: skip
+SIZES = ["MLP", "layers", "d_model"]
+HEADER = ["solver, kernel", *SIZES, "vs solver", "certified", "vs KRR", "one head vs KRR"]
 MEASURES = {
     "vs solver": "largest difference between the model and its solver",
     "vs KRR": "largest error of the model after the last step",
@@ -52,10 +43,12 @@ class Case:
 
 PLAIN = Interpolated(MAX_TARGET, width=WIDTH)
 CASES = (
-    Case("cg, exponential", ConjugateGradient(), Exponential(2.0), 4, 1.0, 8, Exact(MAX_TARGET)),
-    Case("richardson, Gaussian", Richardson(precondition="row-sum"), Gaussian(0.5), 2, 0.1, 60, PLAIN),
-    Case("chebyshev, Gaussian", Chebyshev(precondition="row-sum"), Gaussian(0.5), 2, 0.1, 60, PLAIN),
-)  # fmt: skip
+    Case("cg, exponential", make_solver("cg"), Exponential(2.0), 4, 1.0, 8, Exact(MAX_TARGET)),
+    *(
+        Case(f"{name}, Gaussian", make_solver(name, "row-sum"), Gaussian(0.5), 2, 0.1, 60, PLAIN)
+        for name in ("richardson", "chebyshev")
+    ),
+)
 
 
 def measure(case: Case, seed: int) -> tuple[Errors, list[str]]:
@@ -66,23 +59,18 @@ def measure(case: Case, seed: int) -> tuple[Errors, list[str]]:
     )  # fmt: skip
     prompt = case.draw(seed)
     exact = krr(prompt, ridge=case.ridge, kernel=case.kernel)
-    smoother = solve(NadarayaWatson(), prompt, steps=1, ridge=case.ridge, kernel=case.kernel).final
+    smoother = solve(make_solver("nadaraya-watson"), prompt, steps=1, ridge=1.0, kernel=case.kernel)
     ours, solver = trajectory(model, prompt), reference(model, prompt)
     model_error, solver_error = (t.distance(exact).amax(1).numpy() for t in (ours, solver))
-    one_head = float((smoother - exact).abs().max())
+    one_head = float(smoother.distance(exact)[-1].max())
     values = (float(ours.distance(solver).max()), float(model_error[-1]), one_head)
-    numbers = dict(zip(MEASURES, values, strict=True))
     size, promise = size_report(model), model.certificate.absolute_error
-    row = [
-        case.title,
-        f"{model.transformer.config.mlp} {size['d_mlp']}",
-        str(size["layers"]),
-        str(size["d_model"]),
-        f"{values[0]:.1e}",
-        "round-off" if promise is None else f"{promise:.1e}",
-        f"{values[1]:.1e}",
-        f"{values[2]:.1e}",
-    ]
+    mlp = f"{model.transformer.config.mlp} {size['d_mlp']}"
+    apart, last, smooth = (f"{value:.1e}" for value in values)
+    promised = "round-off" if promise is None else f"{promise:.1e}"
+    sizes = [mlp, str(size["layers"]), str(size["d_model"])]
+    row = [case.title, *sizes, apart, promised, last, smooth]
+    numbers = dict(zip(MEASURES, values, strict=True))
     level = np.full(case.steps + 1, one_head)
     return Errors(model_error, solver_error, level, numbers), row
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from sklearn import linear_model
+from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
 from ridgeformer.compiler import LinearAttention, compile
@@ -17,7 +18,7 @@ from ridgeformer.experiments.wording import line
 from ridgeformer.models import trajectory, zoo
 from ridgeformer.models.trained import query_streams
 from ridgeformer.solvers import ConjugateGradient
-from ridgeformer.tasks import LinearRegression, Prompt
+from ridgeformer.tasks import Prompt
 from ridgeformer.training import Held, TrainedModel
 from ridgeformer.training.scores import excess
 
@@ -40,7 +41,7 @@ LEAST = 1e-6
 def trained(seed: int) -> Finding:
     models = [zoo.load(name) for name in MODELS]
     task = models[0].recipe.task
-    assert isinstance(task, LinearRegression)  # the model's name says so
+    assert task.ridge is not None  # of linear regression
     held, fitted_on = (Held.draw(task, PROMPTS, s) for s in (seed, seed + 1))
     cg = compile(
         ConjugateGradient(), features=task.features, steps=STEPS, ridge=task.ridge,
@@ -67,7 +68,7 @@ def fitted_readouts(model: TrainedModel, prompt: Prompt, other: Held) -> Tensor:
     known = query_streams(model, other.sample.prompt)
     targets = other.sample.targets.flatten(0, 1).numpy()
     fitted = [
-        linear_model.LinearRegression().fit(matrix(x), targets).predict(matrix(z))
+        LinearRegression().fit(matrix(x), targets).predict(matrix(z))
         for x, z in zip(known, streams, strict=True)
     ]
     return torch.stack([torch.from_numpy(f).view(*streams.shape[1:3], 1) for f in fitted])
@@ -75,28 +76,24 @@ def fitted_readouts(model: TrainedModel, prompt: Prompt, other: Held) -> Tensor:
 
 def matrix(stream: Float[Tensor, "batch q d_model"]) -> np.ndarray:
     """One row for each query of each prompt."""
-    rows: np.ndarray = stream.flatten(0, 1).double().numpy()
-    return rows
+    return np.asarray(stream.flatten(0, 1).double())
 
 
 def described(finding: Finding) -> Finding:
     """The finding with its figure, table and sentences, which are worked out from its numbers."""
-    columns = [finding.by_kind["excess", method] for method in METHODS]
+    columns = {method: finding.select("excess", method) for method in METHODS}
     lines = [
-        line(method, [int(n.setting["depth"]) for n in column], [drawn(n) for n in column], color)
-        for (method, color), column in zip(METHODS.items(), columns, strict=True)
+        line(method, range(len(column)), [drawn(n) for n in column], METHODS[method])
+        for method, column in columns.items()
     ]
-    depth = max(map(len, columns))
-    cells = [
-        [f"{n.value:.2g}" for n in column] + [""] * (depth - len(column)) for column in columns
-    ]
-    fitted, own = finding.by_kind["excess", FITTED], finding.by_kind["excess", CG]
-    ahead = [t for t, (a, b) in enumerate(zip(fitted, own, strict=False)) if a.ends[1] < b.ends[0]]
-    rows = [[str(t), *row] for t, row in enumerate(zip(*cells, strict=True))]
+    cells = [[f"{n.value:.2g}" for n in column] for column in columns.values()]
+    rows = enumerate(zip_longest(*cells, fillvalue=""))
+    both = enumerate(zip(columns[FITTED], columns[CG], strict=False))
+    ahead = [t for t, (fitted, own) in both if fitted.ends[1] < own.ends[0]]
     return replace(
         finding,
         figures=[Figure.of(lines, Axes("step, or layer", "excess risk"))],
-        tables=[Table(["after step or layer", *METHODS], rows)],
+        tables=[Table(["after step or layer", *METHODS], [[str(t), *row] for t, row in rows])],
         **PROSE.titled("trained", ahead=ahead),
     )
 

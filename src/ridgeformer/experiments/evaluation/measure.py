@@ -8,22 +8,19 @@ from math import inf
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.experiments.evaluation import scores
-from ridgeformer.experiments.evaluation.methods import (
-    Method,
-    of_baselines,
-    of_best,
-    of_model,
-    of_unaware,
-)
-from ridgeformer.experiments.evaluation.page import BEST, MODEL
+from ridgeformer.experiments.evaluation.methods import Method, of_baselines, of_best, of_model
+from ridgeformer.experiments.evaluation.page import BEST, MODEL, UNAWARE
+from ridgeformer.experiments.evaluation.scores import agreement, disagreement, feature_condition
 from ridgeformer.experiments.evaluation.shifts import shifts_of
-from ridgeformer.experiments.finding import Collector, Finding, Progress
+from ridgeformer.experiments.finding import Collector, Finding, Progress, Setting
 from ridgeformer.models import Model
-from ridgeformer.tasks import LearnableTask, LinearRegression
+from ridgeformer.statistics import Estimate
+from ridgeformer.tasks import LearnableTask
 from ridgeformer.training import Held
+from ridgeformer.training.scores import errors, excess, excess_from_targets
 
 SIZES = (1, 2, 4, 8, 16, 32)
 BINS = 4
@@ -53,8 +50,16 @@ class Case:
     supports: int
     shift: str = ""
     value: float = 0.0
-    own: bool = False
-    """Whether these are prompts of the task as it is."""
+
+    @property
+    def own(self) -> bool:
+        """Whether these are prompts of the task as it is."""
+        return not self.shift and self.supports == self.task.supports
+
+    @property
+    def where(self) -> Setting:
+        shift: Setting = {"shift": self.shift, "value": self.value} if self.shift else {}
+        return {"task": self.label, "supports": self.supports, **shift}
 
 
 def sizes_of(task: LearnableTask, most: int | None) -> list[int]:
@@ -87,17 +92,15 @@ def measure(
     for label, task in tasks.items():
         others = of_baselines(task, seed, baselines)
         methods = [subject, of_best(task), *others]
-        unaware = of_unaware(task)
+        # The best predictor of the task itself, on prompts of a shifted one.
+        unaware = Method(UNAWARE, "best predictor, not told of the shift", task.best)
         labels |= {m.name: m.label for m in (*methods, unaware)}
+        cases += [Case(label, task, methods, k) for k in sizes_of(task, most_supports(model))]
         cases += [
-            Case(label, task, methods, k, own=k == task.supports)
-            for k in sizes_of(task, most_supports(model))
+            Case(label, variant, [subject, unaware, *others], task.supports, shift, value)
+            for shift, variants in shifts_of(task).items()
+            for value, variant in variants
         ]
-        for shift, variants in shifts_of(task).items():
-            cases += [
-                Case(label, variant, [subject, unaware, *others], task.supports, shift, value)
-                for value, variant in variants
-            ]
     collector = Collector(prompts, seed)
     refusals: list[dict[str, Any]] = []
     for case in progress(cases):
@@ -112,75 +115,56 @@ def measure(
     return Finding("evaluation", seed, prompts, settings, MEASURES, collector.numbers)
 
 
-def run_case(case: Case, collector: Collector) -> list[dict[str, Any]]:
+def run_case(case: Case, out: Collector) -> list[dict[str, Any]]:
     """Records the numbers of every method, and returns what was refused."""
-    held = Held.draw(case.task, collector.prompts, collector.seed, case.supports)
-    where: dict[str, float | str] = {"task": case.label, "supports": case.supports}
-    if case.shift:
-        where |= {"shift": case.shift, "value": case.value}
+    held = Held.draw(case.task, out.prompts, out.seed, case.supports)
     refused, by_model = [], None
     for method in case.methods:
         found = method.attempt(held.sample.prompt)
         if isinstance(found, str):
-            refused.append({"method": method.name, **where, "reason": found})
+            refused.append({"method": method.name, **case.where, "reason": found})
             continue
-        here = Scored(collector, method.name, where, held, case.task.exact)
+        for measure, value in numbers_of(found, held, case, method.name, out.seed).items():
+            out.add(measure, method.name, value, **case.where)
         if case.shift:
-            here.shifted(found)
             continue
-        error = scores.errors(found, held.sample.targets)
+        error = errors(found, held.sample.targets)
         if method.name == MODEL:
             by_model = error
-        here.plain(found, error)
-        if by_model is not None and method.name != MODEL:
-            collector.add("above the model", method.name, error - by_model, **where)
+        elif by_model is not None:
+            out.add("above the model", method.name, error - by_model, **case.where)
         if case.own:
-            here.by_condition(found, case.task)
+            by_condition(found, held, case, method.name, out)
             rate = method.prompts_per_second(held.sample.prompt)
-            collector.exact("prompts per second", method.name, rate, **where)
+            out.exact("prompts per second", method.name, rate, **case.where)
     return refused
 
 
-@dataclass(frozen=True)
-class Scored:
-    """Records the numbers of one method on some prompts."""
+def numbers_of(
+    found: Tensor, held: Held, case: Case, method: str, seed: int
+) -> dict[str, Tensor | Estimate]:
+    """By measure, what is known of a method's predictions from these prompts alone."""
+    if case.shift:
+        return {"excess under shift": excess(found, held, case.task.exact, seed)}
+    numbers: dict[str, Tensor | Estimate] = {"mse": errors(found, held.sample.targets)}
+    if method != BEST:
+        numbers["excess"] = excess(found, held, case.task.exact, seed)
+        numbers["excess from targets"] = excess_from_targets(found, held, seed)
+        if case.task.exact:
+            numbers["disagreement"] = disagreement(found, held, seed)
+        numbers |= agreement(found, held, seed)
+    return numbers
 
-    collector: Collector
-    method: str
-    where: Mapping[str, float | str]
-    held: Held
-    exact: bool
 
-    def plain(self, found: torch.Tensor, error: torch.Tensor) -> None:
-        add, seed, held = self.collector.add, self.collector.seed, self.held
-        add("mse", self.method, error, **self.where)
-        if self.method == BEST:
-            return
-        excess = scores.excess(found, held, self.exact, seed)
-        add("excess", self.method, excess, **self.where)
-        literal = scores.excess_from_targets(found, held, seed)
-        add("excess from targets", self.method, literal, **self.where)
-        if self.exact:
-            gap = scores.disagreement(found, held, seed)
-            add("disagreement", self.method, gap, **self.where)
-        for name, value in scores.agreement(found, held, seed).items():
-            add(name, self.method, value, **self.where)
-
-    def shifted(self, found: torch.Tensor) -> None:
-        excess = scores.excess(found, self.held, self.exact, self.collector.seed)
-        self.collector.add("excess under shift", self.method, excess, **self.where)
-
-    def by_condition(self, found: torch.Tensor, task: LearnableTask) -> None:
-        """Records the excess by quarters of the prompts, in order of their condition number."""
-        if not isinstance(task, LinearRegression) or self.method == BEST:
-            return
-        prompt = self.held.sample.prompt
-        condition = scores.feature_condition(prompt.phi, task.ridge)
-        for number, part in enumerate(condition.argsort().tensor_split(BINS)):
-            among = condition[part]
-            some = self.held.part(part)
-            value = scores.excess(found[part], some, self.exact, self.collector.seed)
-            self.collector.add(
-                "excess by condition", self.method, value, **self.where, quarter=number + 1,
-                least=float(among.min()), middle=float(among.median()), most=float(among.max()),
-            )  # fmt: skip
+def by_condition(found: Tensor, held: Held, case: Case, method: str, out: Collector) -> None:
+    """Records the excess by quarters of the prompts, in order of their condition number."""
+    if case.task.ridge is None or method == BEST:
+        return
+    condition = feature_condition(held.sample.prompt.phi, case.task.ridge)
+    for quarter, part in enumerate(condition.argsort().tensor_split(BINS), start=1):
+        among = condition[part]
+        value = excess(found[part], held.part(part), case.task.exact, out.seed)
+        out.add(
+            "excess by condition", method, value, **case.where, quarter=quarter,
+            least=float(among.min()), middle=float(among.median()), most=float(among.max()),
+        )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer.baselines import BASELINES
-from ridgeformer.experiments.evaluation.page import BEST, MODEL, UNAWARE
+from ridgeformer.experiments.evaluation.page import BEST, MODEL
 from ridgeformer.models import Model
 from ridgeformer.tasks import LearnableTask, Prompt
 from ridgeformer.types import Refusal
@@ -35,30 +35,22 @@ class Method:
             return str(refusal)
         finite = torch.isfinite(found).flatten(1).all(1)
         if not finite.all():
-            return (
-                f"Predictions are not finite for {int((~finite).sum())} of {len(finite)} prompts."
-            )
+            wrong = int((~finite).sum())
+            return f"Predictions are not finite for {wrong} of {len(finite)} prompts."
         return found
 
     def prompts_per_second(self, prompt: Prompt) -> float:
         """The fastest of three runs, after one that is not counted."""
-        few = Prompt(prompt.phi[:TIMED], prompt.y[:TIMED], prompt.phi_query[:TIMED])
+        few = prompt[:TIMED]
         self.predict(few)
-        seconds = []
-        for _ in range(3):
-            begun = time.perf_counter()
-            self.predict(few)
-            seconds.append(time.perf_counter() - begun)
-        return len(few.phi) / max(min(seconds), 1e-9)
+        seconds = timeit.repeat(lambda: self.predict(few), number=1, repeat=3)
+        return len(few) / max(min(seconds), 1e-9)
 
 
 def of_model(model: Model) -> Method:
     def predict(prompt: Prompt) -> Tensor:
         size = max(1, TOKENS // model.cost(prompt))
-        parts = (
-            Prompt(*(t[i : i + size] for t in (prompt.phi, prompt.y, prompt.phi_query)))
-            for i in range(0, len(prompt.phi), size)
-        )
+        parts = (prompt[i : i + size] for i in range(0, len(prompt), size))
         return torch.cat([model.predict(part) for part in parts])
 
     return Method(MODEL, "the model", predict)
@@ -68,19 +60,13 @@ def of_best(task: LearnableTask) -> Method:
     return Method(BEST, "best predictor" if task.exact else "best known predictor", task.best)
 
 
-def of_unaware(task: LearnableTask) -> Method:
-    """The best predictor of the task itself, on prompts of a shifted one."""
-    return Method(UNAWARE, "best predictor, not told of the shift", task.best)
-
-
 def of_baselines(task: LearnableTask, seed: int, names: Sequence[str] | None) -> list[Method]:
     """All baselines, or those that are named, fitted to the task and never to its shifts."""
     methods = []
     for name in BASELINES if names is None else dict.fromkeys(names):
         if name not in BASELINES:
-            raise Refusal(
-                f"There is no baseline {name!r}: choose from {', '.join(BASELINES)}, or none."
-            )
+            known = ", ".join(BASELINES)
+            raise Refusal(f"There is no baseline {name!r}: choose from {known}, or none.")
         fitted = BASELINES[name]().fit(task, seed)
         methods.append(Method(name, fitted.label, fitted.predict))
     return methods

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.statistics import Estimate, estimate_of
-from ridgeformer.training.scores import Held, errors, excess, excess_from_targets, share
+from ridgeformer.training.scores import Held, errors, share
 
 
 def above_zero(x: Tensor) -> Tensor:
@@ -42,18 +42,6 @@ def agreement(found: Float[Tensor, "batch q r"], held: Held, seed: int) -> dict[
 
 def feature_condition(phi: Float[Tensor, "batch k p"], ridge: float) -> Float[Tensor, " batch"]:
     """cond(ΦᵀΦ + λI) of each prompt: what linear regression has to invert."""
-    values = torch.linalg.eigvalsh(phi.double().mT @ phi.double()).clamp(min=0) + ridge
-    condition: Tensor = values[:, -1] / values[:, 0]
-    return condition
-
-
-__all__ = [
-    "Estimate",
-    "agreement",
-    "disagreement",
-    "errors",
-    "estimate_of",
-    "excess",
-    "excess_from_targets",
-    "feature_condition",
-]
+    gram = phi.double().mT @ phi.double()
+    values: Tensor = torch.linalg.eigvalsh(gram).clamp(min=0) + ridge
+    return values[:, -1] / values[:, 0]

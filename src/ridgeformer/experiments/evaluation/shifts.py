@@ -14,21 +14,15 @@ from ridgeformer.tasks import LearnableTask, Prompt
 from ridgeformer.types import Refusal
 
 STEPS = (0.25, 0.5, 1.0, 2.0, 4.0)
-FACTORS: dict[str, tuple[float, ...]] = {
-    "condition": (0.01, 0.1, 1.0, 10.0, 100.0),
-    "noise": STEPS,
-    "noise_variance": tuple(s**2 for s in STEPS),
-    "noise_variances": tuple(s**2 for s in STEPS),
-    "lengthscales": STEPS,
+SQUARES = tuple(step**2 for step in STEPS)
+FACTORS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "condition": ("condition number", (0.01, 0.1, 1.0, 10.0, 100.0)),
+    "noise": ("noise", STEPS),
+    "noise_variance": ("noise", SQUARES),
+    "noise_variances": ("noise", SQUARES),
+    "lengthscales": ("lengthscale", STEPS),
 }
-"""By which a field of the task is multiplied."""
-NAMES = {
-    "condition": "condition number",
-    "noise": "noise",
-    "noise_variance": "noise",
-    "noise_variances": "noise",
-    "lengthscales": "lengthscale",
-}
+"""What a field of the task is called, and by what it is multiplied."""
 INPUTS = "input scale"
 
 
@@ -63,14 +57,15 @@ def shifts_of(task: LearnableTask) -> dict[str, list[tuple[float, LearnableTask]
     """By what is shifted: its values, rising, and the tasks; the task itself is among them."""
     found: dict[str, list[tuple[float, LearnableTask]]] = {}
     for name in (f.name for f in fields(task) if f.name in FACTORS and getattr(task, f.name)):
+        label, factors = FACTORS[name]
         by_value = {}
-        for factor in FACTORS[name]:
+        for factor in factors:
             value = times(getattr(task, name), factor)
             if name == "condition":
                 value = max(1.0, value)
             with suppress(Refusal):  # a value that the task does not allow
                 by_value[shown(value)] = replace(task, **{name: value})
-        found[NAMES[name]] = sorted(by_value.items(), key=lambda entry: entry[0])
+        found[label] = sorted(by_value.items(), key=lambda entry: entry[0])
     found[INPUTS] = [(s, task if s == 1 else ScaledInputs.of(task, s)) for s in STEPS]
     return found
 

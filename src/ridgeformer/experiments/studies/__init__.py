@@ -3,7 +3,7 @@
 A new study is an instance of a subclass of `Study`, handed to `register`.
 """
 
-from ridgeformer.experiments.studies.base import Study, find_study, run_study
+from ridgeformer.experiments.studies.base import Study, run_study
 from ridgeformer.experiments.studies.dot_products import DotProducts
 from ridgeformer.experiments.studies.gaussian import GaussianStudy
 from ridgeformer.experiments.studies.smoother import Smoother

@@ -32,11 +32,6 @@ class Study(ABC):
         """The page, made from the finding alone."""
 
 
-def find_study(studies: Registry[Study], name: str) -> Study:
-    """The study of that name; an unknown one is refused."""
-    return studies.find(name)
-
-
 def run_study(
     study: Study,
     out: str | Path,

@@ -6,8 +6,7 @@ of one mat-vec is read off a model of one gradient step, whose predictions are Î
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 import torch
@@ -19,8 +18,9 @@ from ridgeformer.experiments.studies.base import Study
 from ridgeformer.experiments.studies.dot_products_page import dot_products_page
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, GradientDescent, condition_number, krr, solve
-from ridgeformer.statistics import Estimate, estimate_of, slope
+from ridgeformer.statistics import UNDEFINED, estimate_of, slope
 from ridgeformer.tasks import Prompt
+from ridgeformer.tasks.learnable import normal as standard_normal
 from ridgeformer.theory import cg_prediction_bound
 
 SUPPORTS, FEATURES, QUERIES, NORM, NOISE = 64, 16, 8, 2.0, 0.3
@@ -73,25 +73,12 @@ QUICK = Scale(
 """A smaller plan for fewer than 8 prompts, whose intervals would not justify more."""
 
 
-def scale_for(prompts: int) -> Scale:
-    return Scale() if prompts >= 8 else QUICK
-
-
 def draw(prompts: int, seed: int) -> Prompt:
-    generator = torch.Generator().manual_seed(seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    def features(points: int) -> Tensor:
-        x = normal(prompts, points, FEATURES) / FEATURES**0.5
-        shrink = (NORM / x.norm(dim=-1, keepdim=True)).clamp(max=1)
-        shrunk: Tensor = x * shrink
-        return shrunk
-
-    phi, query = features(SUPPORTS), features(QUERIES)
-    y = phi @ normal(prompts, FEATURES, 1) + NOISE * normal(prompts, SUPPORTS, 1)
-    return Prompt(phi, y, query)
+    normal = partial(standard_normal, torch.Generator().manual_seed(seed))
+    phi, query = (normal(prompts, n, FEATURES) / FEATURES**0.5 for n in (SUPPORTS, QUERIES))
+    prompt = Prompt(phi, phi, query).inside(NORM)  # targets follow
+    y = prompt.phi @ normal(prompts, FEATURES, 1) + NOISE * normal(prompts, SUPPORTS, 1)
+    return replace(prompt, y=y)
 
 
 def target_of(heads: int, epsilon: float) -> SoftmaxAttention:
@@ -124,7 +111,7 @@ def measure_heads(heads: int, scale: Scale, prompt: Prompt, out: Collector) -> N
     floor = float(factor.mean()) * UNIT / epsilons
     ruled = (mean > ABOVE_ROUND_OFF * floor) & (epsilons <= SMALL_LOGITS)
     x = epsilons[ruled].log()
-    fitted = Estimate(None, None, None, 0)
+    fitted = UNDEFINED
     if int(ruled.sum()) >= 2:
         fitted = estimate_of(errors[:, ruled], lambda m: slope(x, m.log()), out.seed)
     out.add("slope", name, fitted, heads=heads)
@@ -139,7 +126,6 @@ def measure_cg(
 ) -> None:
     """Models beside exact CG, step by step, and the constant that the bound needs."""
     steps = scale.steps
-    at: dict[str, float | str] = {"ridge": ridge}
     exact = krr(prompt, ridge=ridge)
     textbook = solve(ConjugateGradient(), prompt, steps=steps, ridge=ridge).predictions
     bound = cg_prediction_bound(prompt, ridge=ridge, steps=steps)
@@ -149,7 +135,7 @@ def measure_cg(
 
     def curve(measure: str, method: str, values: Tensor, control: bool) -> None:
         for step, line in enumerate(values.amax((-2, -1))):
-            out.add(measure, method, line, control, **at, step=step)
+            out.add(measure, method, line, control, ridge=ridge, step=step)
 
     curve("error", "exact CG", (textbook - exact).abs(), True)
     curve("bound", "exact CG", bound, True)
@@ -160,13 +146,11 @@ def measure_cg(
         name = f"{heads} heads, Îµ = {epsilon:g}"
         curve("error", name, (found - exact).abs(), False)
         wrong = matvec_error(prompt, heads, epsilon).mean()
-        where = at | {"heads": heads, "epsilon": epsilon, "mat-vec error": float(wrong)}
+        where = {"ridge": ridge, "heads": heads, "epsilon": epsilon, "mat-vec error": float(wrong)}
         count = torch.arange(1, steps + 1, dtype=torch.float64)[:, None, None, None]
         unit = count * wrong * size
-        for measure, beyond in (
-            ("constant", (found - exact).abs() - bound),
-            ("drift", (found - textbook).abs()),
-        ):
+        beyonds = {"constant": (found - exact).abs() - bound, "drift": (found - textbook).abs()}
+        for measure, beyond in beyonds.items():
             needed = (beyond[1:] / unit).clamp(min=0).amax((0, 2, 3))
             out.add(measure, name, needed, **where)
             out.exact(f"largest {measure}", name, float(needed.max()), **where)
@@ -178,12 +162,10 @@ class DotProducts(Study):
     prompts = 16
 
     def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
-        scale, out = scale_for(prompts), Collector(prompts, seed)
+        scale, out = Scale() if prompts >= 8 else QUICK, Collector(prompts, seed)
         prompt = draw(prompts, seed)
-        jobs: list[Callable[[], None]] = [
-            partial(measure_heads, heads, scale, prompt, out) for heads in HEADS
-        ]
         cases = [(scale.ridge, scale.runs), *((r, (scale.elsewhere,)) for r in scale.ridges)]
+        jobs = [partial(measure_heads, heads, scale, prompt, out) for heads in HEADS]
         jobs += [partial(measure_cg, ridge, runs, scale, prompt, out) for ridge, runs in cases]
         for job in progress(jobs):
             job()

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from math import nan
 
-from ridgeformer.experiments.finding import (
-    Axes,
-    Figure,
-    Finding,
-    Line,
-    Number,
-    Page,
-    Section,
-    Table,
-)
+from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import CONTROL, SHADES, SOLVER, line, plain, spread
 
 PROSE = Prose("dot_products")
 
 
-def matvec_section(finding: Finding) -> Section:
+def matvec_section(finding: f.Finding) -> f.Section:
     s = finding.settings
     lines, rows, kept = [], [], 0
     for heads, color in zip(s["heads"], SHADES, strict=False):
         name = f"{heads} heads"
-        numbers = [
-            finding.get("mat-vec error", name, heads=heads, epsilon=e) for e in s["epsilons"]
-        ]
-        lines.append(line(name, s["epsilons"], numbers, color))
+        lines.append(line(name, s["epsilons"], finding.select("mat-vec error", name), color))
         fitted, points, round_off, best, least = (
-            finding.get(m, name, heads=heads)
-            for m in ("slope", "points", "round-off", "best ε", "least error")
+            finding.get(m, name) for m in ("slope", "points", "round-off", "best ε", "least error")
         )
         kept += abs(fitted.value - heads) <= 0.3
         rows.append([
@@ -41,42 +28,41 @@ def matvec_section(finding: Finding) -> Section:
     most = f"{s['heads'][-1]} heads"
     factor = finding.get("round-off", most).value
     floor = [factor * 2.0**-52 / e for e in s["epsilons"]]
-    lines.append(Line(f"{factor:.1f}·u/ε", s["epsilons"], floor, bound=True, color=CONTROL))
-    figure = Figure.of(lines, Axes("ε", "relative error of K v", log_x=True))
-    table = Table(["", "slope", "points", "round-off ÷ (u/ε)", "best ε", "least error"], rows)
+    lines.append(f.Line(f"{factor:.1f}·u/ε", s["epsilons"], floor, bound=True, color=CONTROL))
+    figure = f.Figure.of(lines, f.Axes("ε", "relative error of K v", log_x=True))
+    table = f.Table(["", "slope", "points", "round-off ÷ (u/ε)", "best ε", "least error"], rows)
     least = finding.get("least error", most)
     words = {"s": s, "kept": kept, "count": len(rows), "most": most, "least": least}
     return PROSE.section("matvec", figure, table, **words)
 
 
-def drifts(finding: Finding, ridge: float) -> list[Number]:
+def drifts(finding: f.Finding, ridge: float) -> list[f.Number]:
     """One number for each model that ran CG at that ridge."""
     return [n for n in finding.numbers if n.measure == "drift" and n.setting["ridge"] == ridge]
 
 
-def cg_figure(finding: Finding, ridge: float) -> Figure:
+def cg_figure(finding: f.Finding, ridge: float) -> f.Figure:
     steps = range(finding.settings["steps"] + 1)
 
-    def curve(measure: str, method: str) -> list[Number]:
-        return [finding.get(measure, method, ridge=ridge, step=t) for t in steps]
-
-    exact, scale = "exact CG", finding.get("scale", "prompts", ridge=ridge).value
+    scale = finding.get("scale", "prompts", ridge=ridge).value
+    exact, bound = (finding.select(m, "exact CG", ridge=ridge) for m in ("error", "bound"))
     lines = [
-        line(exact, steps, curve("error", exact), SOLVER, bars=False, mode="lines"),
-        line("bound for exact CG", steps, curve("bound", exact), CONTROL, bars=False, bound=True),
+        line("exact CG", steps, exact, SOLVER, bars=False, mode="lines"),
+        line("bound for exact CG", steps, bound, CONTROL, bars=False, bound=True),
     ]
     for drift, color in zip(drifts(finding, ridge), SHADES, strict=False):
         method = drift.method
-        lines.append(line(method, steps, curve("error", method), color, mode="lines"))
+        errors = finding.select("error", method, ridge=ridge)
+        lines.append(line(method, steps, errors, color, mode="lines"))
         largest = finding.get("largest drift", method, ridge=ridge).value
         each = largest * float(drift.setting["mat-vec error"]) * scale
         second = [each * t or nan for t in steps]
-        lines.append(Line(f"C·t·ε_mv·scale: {method}", steps, second, bound=True, color=color))
-    axes = Axes("CG step", "|f_t − f*|, worst query", y_limits=(1e-16, 30.0))
-    return Figure.of(lines, axes, legend="beside")
+        lines.append(f.Line(f"C·t·ε_mv·scale: {method}", steps, second, bound=True, color=color))
+    axes = f.Axes("CG step", "|f_t − f*|, worst query", y_limits=(1e-16, 30.0))
+    return f.Figure.of(lines, axes, legend="beside")
 
 
-def cg_section(finding: Finding) -> Section:
+def cg_section(finding: f.Finding) -> f.Section:
     s = finding.settings
     ridge = s["ridge"]
     rows = []
@@ -108,12 +94,12 @@ def cg_section(finding: Finding) -> Section:
         "model", "κ", "ε_mv", "C: model − exact CG", "largest", "C beyond 2ρ^t·scale", "largest",
     ]  # fmt: skip
     return PROSE.section(
-        "cg", cg_figure(finding, ridge), Table(header, rows),
+        "cg", cg_figure(finding, ridge), f.Table(header, rows),
         s=s, sizes=sizes, largest=largest, errors=errors, same=same, covered=covered, count=len(rows),
     )  # fmt: skip
 
 
-def dot_products_page(finding: Finding) -> Page:
+def dot_products_page(finding: f.Finding) -> f.Page:
     sections = [matvec_section(finding), cg_section(finding)]
     matvec, cg = (section.tables[0] for section in sections)
     terminal = {sections[0].title: matvec, sections[1].title: cg.columns(range(5))}

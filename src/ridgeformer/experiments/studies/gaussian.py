@@ -8,34 +8,23 @@ of steps: what interpolated products cost, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from functools import partial
 from math import log, sqrt
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ridgeformer.compiler import Exact, Interpolated
-from ridgeformer.experiments.finding import Collector, Finding, Page, Progress
+from ridgeformer.experiments.finding import Collector, Finding, Number, Page, Progress
+from ridgeformer.experiments.studies import gaussian_setting as study
 from ridgeformer.experiments.studies.base import Study
-from ridgeformer.experiments.studies.gaussian_page import gaussian_page
-from ridgeformer.experiments.studies.gaussian_setting import (
-    METHODS,
-    RIDGE,
-    TARGET,
-    Interval,
-    Method,
-    Scale,
-    Setting,
-    predictions,
-    rmse,
-    scale_for,
-    spectrum,
-)
+from ridgeformer.experiments.studies.gaussian_page import CERTIFIED, SAME, UNIT_STEP, gaussian_page
+from ridgeformer.experiments.studies.gaussian_setting import METHODS, RIDGE, TARGET, Scale, Setting
 from ridgeformer.solvers import krr, krr_coefficients
 from ridgeformer.statistics import estimate_of, r_squared, slope
-from ridgeformer.tasks import Prompt
 from ridgeformer.theory import sensitivity
 
 ENOUGH = 1e-3
@@ -74,88 +63,79 @@ def shown_steps(steps: int) -> list[int]:
     return sorted({0, *found})
 
 
+def rmse(a: Tensor, b: Tensor) -> Tensor:
+    """Over the queries of each prompt."""
+    return (a - b).square().mean((-1, -2)).sqrt()
+
+
 def measure_blocks(k: int, name: str, steps: int, scale: Scale, out: Collector) -> None:
     """Error per block beside the solver's error per step."""
-    setting, solver = Setting(k), METHODS[name].solver
+    setting = Setting(k)
     prompt = setting.draw(out.prompts, out.seed)
     exact = krr(prompt, ridge=RIDGE, kernel=setting.kernel)
-    runs = {"solver": setting.solved(solver, prompt, steps, setting.certain).predictions}
+    runs = {"solver": setting.solved(name, prompt, steps)}
     for width in scale.blocks_widths:
-        products = Interpolated(TARGET, width=width)
-        model = setting.compiled(solver, steps, setting.certain, products)
+        model = setting.compiled(name, steps, Interpolated(TARGET, width=width))
         method = f"model, width {width}"
-        runs[method] = predictions(model, prompt)
+        runs[method] = study.predictions(model, prompt)
         extra = model.transformer.config.n_layers - steps
         out.exact("set-up blocks", method, extra, supports=k, solver=name)
     for method, run in runs.items():
-        errors = rmse(run, exact)
+        errors, control = rmse(run, exact), method == "solver"
         for step in shown_steps(steps):
-            control = method == "solver"
             out.add("error", method, errors[step], control, supports=k, solver=name, step=step)
 
 
-@dataclass(frozen=True)
-class Floors:
-    """The floors of one solver over the widths, one column for each width."""
-
-    values: Tensor
-    worst: list[float | None]
-    """The largest |model − solver| over queries ÷ the certified error of the model, if it has one."""
+Floors = tuple[Tensor, list[float | None]]
+"""The floors of one solver, [batch, widths]; and by width the largest |model − solver| over queries ÷ the
+certified error of the model, if it has one."""
 
 
 def run_floors(k: int, max_target: float, name: str, scale: Scale, out: Collector) -> Floors:
-    setting, solver, steps = Setting(k), METHODS[name].solver, scale.floor_steps
+    setting, steps = Setting(k), scale.floor_steps
     prompt = setting.draw(out.prompts, out.seed)
-    target = setting.solved(solver, prompt, steps, setting.certain).final
+    target = setting.solved(name, prompt, steps)[-1]
     values, worst = [], list[float | None]()
     for width in scale.widths:
-        products = Interpolated(max_target, width=width)
-        model = setting.compiled(solver, steps, setting.certain, products)
-        found = predictions(model, prompt)[-1]
+        model = setting.compiled(name, steps, Interpolated(max_target, width=width))
+        found = study.predictions(model, prompt)[-1]
         values.append(rmse(found, target))
         promised = model.certificate.absolute_error
         worst.append(float((found - target).abs().max()) / promised if promised else None)
-    return Floors(torch.stack(values, dim=1), worst)
+    return torch.stack(values, dim=1), worst
 
 
 def report_floors(
     k: int, which: str, name: str, floors: Floors, scale: Scale, out: Collector
 ) -> None:
-    control = which != "certified range"
-    for i, width in enumerate(scale.widths):
-        where: dict[str, float | str] = {"supports": k, "width": width, "solver": name}
-        out.add("floor", which, floors.values[:, i], control, **where)
-        share = floors.worst[i]
+    values, control = floors[0], which != CERTIFIED
+    for width, column, share in zip(scale.widths, values.T, floors[1], strict=True):
+        out.add("floor", which, column, control, supports=k, width=width, solver=name)
         if share is not None:
-            out.exact("largest ÷ promised", which, share, **where)
+            out.exact("largest ÷ promised", which, share, supports=k, width=width, solver=name)
     x = torch.tensor(scale.widths, dtype=torch.float64).log()
-    fitted = estimate_of(floors.values, lambda means: slope(x, means.log()), out.seed)
+    fitted = estimate_of(values, lambda means: slope(x, means.log()), out.seed)
     out.add("floor slope", which, fitted, control, supports=k, solver=name)
 
 
-def measure_widths(k: int, scale: Scale, out: Collector) -> dict[str, Floors]:
-    found: dict[str, Floors] = {}
-    for which, target in ranges(k, scale).items():
-        same = found.get("certified range") if target == TARGET else None
-        found[which] = same or run_floors(k, target, "chebyshev", scale, out)
-        report_floors(k, which, "chebyshev", found[which], scale, out)
-    setting = Setting(k)
-    sums = spectrum(setting, setting.draw(out.prompts, out.seed))[1]
-    out.add("row sum", "prompts", sums.mean(-1), supports=k)
-    return found
-
-
-def ranges(k: int, scale: Scale) -> dict[str, float]:
-    """max_target; in the control so that the MLP's range Y(1 + 2.2√k) is that of the most supports."""
+def measure_widths(k: int, scale: Scale, floors: dict[str, list[Tensor]], out: Collector) -> None:
+    """The floors with the certified range and with that of the most supports, which join `floors`."""
+    # max_target of the control: the MLP's range Y(1 + 2.2√k) is that of the most supports.
     widened = TARGET * (1 + 2.2 * sqrt(max(scale.supports))) / (1 + 2.2 * sqrt(k))
-    return {"certified range": TARGET, "same range": widened}
+    certified = run_floors(k, TARGET, "chebyshev", scale, out)
+    same = certified if widened == TARGET else run_floors(k, widened, "chebyshev", scale, out)
+    for which, found in {CERTIFIED: certified, SAME: same}.items():
+        report_floors(k, which, "chebyshev", found, scale, out)
+        floors[which].append(found[0])
+    setting = Setting(k)
+    _, sums = setting.spectrum(setting.draw(out.prompts, out.seed))
+    out.add("row sum", "prompts", sums.mean(-1), supports=k)
 
 
 def measure_other_solver(scale: Scale, out: Collector) -> None:
     """The floor belongs to the fixed point, whichever solver leads to it."""
     k, name = max(scale.blocks_supports), "richardson"
-    floors = run_floors(k, TARGET, name, scale, out)
-    report_floors(k, "certified range", name, floors, scale, out)
+    report_floors(k, CERTIFIED, name, run_floors(k, TARGET, name, scale, out), scale, out)
 
 
 def width_for(means: Tensor, widths: tuple[int, ...], level: float) -> Tensor:
@@ -169,29 +149,29 @@ def width_for(means: Tensor, widths: tuple[int, ...], level: float) -> Tensor:
     return torch.where(falls.any(-1), found, torch.nan)
 
 
-def measure_width_needed(which: str, floors: list[Floors], scale: Scale, out: Collector) -> None:
-    control = which != "certified range"
-    values = torch.stack([f.values for f in floors], dim=1)  # [batch, supports, widths]
+def measure_width_needed(floors: dict[str, list[Tensor]], scale: Scale, out: Collector) -> None:
     x = torch.tensor(scale.supports, dtype=torch.float64).log()
 
     def needed(means: Tensor) -> Tensor:
         return width_for(means, scale.widths, ENOUGH)
 
-    for i, k in enumerate(scale.supports):
-        found = estimate_of(values[:, i], lambda means: needed(means).exp(), out.seed)
-        out.add("width needed", which, found, control, supports=k)
-    exponent = estimate_of(values, lambda means: slope(x, needed(means)), out.seed)
-    out.add("width exponent", which, exponent, control)
+    for which, by_supports in floors.items():
+        control = which != CERTIFIED
+        for k, values in zip(scale.supports, by_supports, strict=True):
+            found = estimate_of(values, lambda means: needed(means).exp(), out.seed)
+            out.add("width needed", which, found, control, supports=k)
+        every = torch.stack(by_supports, dim=1)  # [batch, supports, widths]
+        exponent = estimate_of(every, lambda means: slope(x, needed(means)), out.seed)
+        out.add("width exponent", which, exponent, control)
 
 
 def measure_gated(scale: Scale, out: Collector) -> None:
     """With exact products a model is the solver, step by step."""
     k, steps = max(scale.blocks_supports), scale.gated_steps
-    setting, solver = Setting(k), METHODS["chebyshev"].solver
+    setting = Setting(k)
     prompt = setting.draw(out.prompts, out.seed)
-    gated = setting.compiled(solver, steps, setting.certain, Exact())
-    run = setting.solved(solver, prompt, steps, setting.certain).predictions
-    apart = (predictions(gated, prompt) - run).abs().max()
+    gated = study.predictions(setting.compiled("chebyshev", steps, Exact()), prompt)
+    apart = (gated - setting.solved("chebyshev", prompt, steps)).abs().max()
     out.exact("exact products", "gated MLP", float(apart), supports=k, steps=steps)
 
 
@@ -202,79 +182,57 @@ def steps_to(errors: Tensor, level: float) -> Tensor:
     return torch.where(last < len(errors), last, torch.nan)
 
 
-def tunings(setting: Setting, own: Interval, method: Method) -> dict[str, Interval]:
-    """The intervals that coefficients are tuned to; η = 2/(lo + hi) is 1 for (1, 1)."""
-    intervals = {"prompts": own, "certain": setting.certain}
-    return intervals | ({"unit step": (1.0, 1.0)} if method.unit_step else {})
-
-
 def measure_constants(case: tuple[int, int, float], out: Collector) -> None:
     setting = Setting(*case)
-    where: dict[str, float | str] = dict(
-        zip(("supports", "features", "lengthscale"), case, strict=True)
-    )
+    where = asdict(setting)
     prompt = setting.draw(out.prompts, out.seed)
-    values, sums = spectrum(setting, prompt)
+    values, sums = setting.spectrum(prompt)
     own = (float(values[:, 0].min()), float(values[:, -1].max()))
     condition = values[:, -1] / values[:, 0]
     out.add("condition", "prompts", condition, **where)
     out.exact("largest condition", "prompts", float(condition.max()), **where)
     exact = krr(prompt, ridge=RIDGE, kernel=setting.kernel)
+    # η = 2/(lo + hi) is 1 for the last of the intervals.
+    intervals = {"prompts": own, "certain": setting.certain, UNIT_STEP: (1.0, 1.0)}
     reached: dict[tuple[str, str], Tensor] = {}
-    x = -torch.tensor(LEVELS, dtype=torch.float64).log()
     for name, method in METHODS.items():
-        for tuning, interval in tunings(setting, own, method).items():
-            out.exact("interval", tuning, interval[1] / interval[0], **where, solver=name)
-            run = setting.solved(method.solver, prompt, method.steps(interval, own), interval)
-            errors = rmse(run.predictions, exact)
+        for tuning in method.tunings:
+            interval, at = intervals[tuning], where | {"solver": name}
+            out.exact("interval", tuning, interval[1] / interval[0], **at)
+            run = setting.solved(name, prompt, method.steps(interval, own), interval)
+            errors = rmse(run, exact)
             found = torch.stack([steps_to(errors, level) for level in LEVELS], dim=1)
-            reached[name, tuning] = found
-            at: dict[str, float | str] = where | {"solver": name}
+            reached[name, tuning] = found[:, LEVELS.index(TOLERANCE)]
             for level, column in zip(LEVELS, found.T, strict=True):
-                out.add("steps", tuning, column, tuning == "unit step", **at, level=level)
-            add_fits(out, tuning, found, condition, x, at)
-    to = LEVELS.index(TOLERANCE)
-    chebyshev = {"prompts": "prompts", "certain": "certain", "unit step": "prompts"}
-    for tuning, other in chebyshev.items():
-        both = torch.stack(
-            [reached["richardson", tuning][:, to], reached["chebyshev", other][:, to]], dim=1
-        )
+                out.add("steps", tuning, column, tuning == UNIT_STEP, **at, level=level)
+            add_fits(out, tuning, torch.cat([found, condition[:, None]], dim=1), at)
+    for tuning in intervals:
+        other = reached["chebyshev", "prompts" if tuning == UNIT_STEP else tuning]
+        both = torch.stack([reached["richardson", tuning], other], dim=1)
         ratio = estimate_of(both, lambda means: means[:, 0] / means[:, 1], out.seed)
-        out.add("ratio", tuning, ratio, tuning == "unit step", **where)
-    add_amplification(out, setting, prompt, sums, own, where)
+        out.add("ratio", tuning, ratio, tuning == UNIT_STEP, **where)
+    # A constant error ê in D⁻¹(y − Aα) moves f by k(x)ᵀA⁻¹Dê, at most ‖D^{1/2}A⁻¹k(x)‖·‖D^{1/2}ê‖.
+    cross = replace(prompt, y=setting.kernel(prompt.phi, prompt.phi_query))
+    weights = krr_coefficients(cross, ridge=RIDGE, kernel=setting.kernel)
+    worst = (sums[:, :, None].sqrt() * weights).norm(dim=1).amax(-1)
+    out.add("amplification", "constant error", worst, **where)
+    top = 1 - (1 - RIDGE) / (setting.supports + 1)  # no row of D⁻¹A sums to more
+    solver, tuned = METHODS["chebyshev"].solver, setting.certain
+    for among, within in {"domain": (tuned[0], top), "prompts": own}.items():
+        bound = sensitivity(solver, steps=48, tuned=tuned, spectrum=within).prediction
+        out.exact("amplification bound", among, bound, **where)
 
 
-def add_fits(
-    out: Collector, tuning: str, found: Tensor, condition: Tensor, x: Tensor,
-    at: dict[str, float | str],
-) -> None:  # fmt: skip
-    both = torch.cat([found, condition[:, None]], dim=1)
+def add_fits(out: Collector, tuning: str, values: Tensor, where: Mapping[str, Any]) -> None:
+    """Lines through the mean numbers of steps; the last column of `values` is κ'."""
+    x = -torch.tensor(LEVELS, dtype=torch.float64).log()
     for measure, of in {
         "steps slope": lambda m: slope(x, m[:, :-1]),
         "steps R²": lambda m: r_squared(x, m[:, :-1]),
         "hidden factor": lambda m: slope(x, m[:, :-1]) / m[:, -1],
         "hidden factor, √": lambda m: slope(x, m[:, :-1]) / m[:, -1].sqrt(),
     }.items():
-        out.add(measure, tuning, estimate_of(both, of, out.seed), tuning == "unit step", **at)
-
-
-def add_amplification(
-    out: Collector, setting: Setting, prompt: Prompt, sums: Tensor, own: Interval,
-    where: dict[str, float | str],
-) -> None:  # fmt: skip
-    """A constant error ê in D⁻¹(y − Aα) moves f by k(x)ᵀA⁻¹Dê, at most ‖D^{1/2}A⁻¹k(x)‖·‖D^{1/2}ê‖."""
-    cross = setting.kernel(prompt.phi_query, prompt.phi)
-    weights = krr_coefficients(
-        Prompt(prompt.phi, cross.mT, prompt.phi_query), ridge=RIDGE, kernel=setting.kernel
-    )
-    worst = (sums[:, :, None].sqrt() * weights).norm(dim=1).amax(-1)
-    out.add("amplification", "constant error", worst, **where)
-    steps = 48
-    chosen = METHODS["chebyshev"].solver
-    top = 1 - (1 - RIDGE) / (setting.supports + 1)  # no row of D⁻¹A sums to more
-    for method, within in (("domain", (setting.certain[0], top)), ("prompts", own)):
-        bound = sensitivity(chosen, steps=steps, tuned=setting.certain, spectrum=within)
-        out.exact("amplification bound", method, bound.prediction, **where)
+        out.add(measure, tuning, estimate_of(values, of, out.seed), tuning == UNIT_STEP, **where)
 
 
 class GaussianStudy(Study):
@@ -283,30 +241,24 @@ class GaussianStudy(Study):
     prompts = 16
 
     def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
-        scale = scale_for(prompts)
-        parts = {
-            name: Collector(prompts, seed, {"part": name})
-            for name in ("blocks", "width", "constants")
-        }
-        floors: list[dict[str, Floors]] = []
-        jobs: list[Callable[[], object]] = [
-            *(
-                partial(measure_blocks, k, name, steps, scale, parts["blocks"])
-                for k in scale.blocks_supports
-                for name, steps in scale.blocks_steps
-            ),
-            partial(measure_gated, scale, parts["blocks"]),
-            partial(measure_other_solver, scale, parts["width"]),
-            *(partial(measure_constants, case, parts["constants"]) for case in scale.constants),
-            *(
-                lambda k=k: floors.append(measure_widths(k, scale, parts["width"]))
-                for k in scale.supports
-            ),
+        scale = Scale() if prompts >= 8 else study.QUICK
+        numbers: list[Number] = []
+        blocks, width, constants = (
+            Collector(prompts, seed, {"part": part}, numbers)
+            for part in ("blocks", "width", "constants")
+        )
+        floors: dict[str, list[Tensor]] = {CERTIFIED: [], SAME: []}
+        jobs = [
+            partial(measure_blocks, k, name, steps, scale, blocks)
+            for k in scale.blocks_supports
+            for name, steps in scale.blocks_steps
         ]
+        jobs += [partial(measure_gated, scale, blocks), partial(measure_other_solver, scale, width)]
+        jobs += [partial(measure_widths, k, scale, floors, width) for k in scale.supports]
+        jobs += [partial(measure_width_needed, floors, scale, width)]
+        jobs += [partial(measure_constants, case, constants) for case in scale.constants]
         for job in progress(jobs):
             job()
-        for which in floors[0]:
-            measure_width_needed(which, [f[which] for f in floors], scale, parts["width"])
         settings = {
             "ridge": RIDGE,
             "max target": TARGET,
@@ -316,7 +268,6 @@ class GaussianStudy(Study):
             "floor for which a width is asked": ENOUGH,
             "levels": list(LEVELS),
         } | {name.replace("_", " "): value for name, value in asdict(scale).items()}
-        numbers = [number for part in parts.values() for number in part.numbers]
         return Finding(self.name, seed, prompts, settings, MEASURES, numbers)
 
     def page(self, finding: Finding) -> Page:

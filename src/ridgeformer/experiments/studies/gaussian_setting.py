@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, sqrt
 
 import torch
@@ -13,13 +14,13 @@ from torch import Tensor
 from ridgeformer.compiler import CompiledModel, Exact, Interpolated, SoftmaxAttention, compile
 from ridgeformer.kernels import Gaussian
 from ridgeformer.models import trajectory
-from ridgeformer.solvers import Chebyshev, Richardson, Solver, certified_interval, solve
+from ridgeformer.solvers import Chebyshev, Richardson, certified_interval, solve
+from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
-from ridgeformer.types import Trajectory
+from ridgeformer.tasks.learnable import normal as standard_normal
+from ridgeformer.tasks.learnable import uniform
 
 RIDGE, TARGET, QUERIES, RADIUS = 0.1, 4.0, 8, 1.5
-
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class Method:
     solver: Richardson | Chebyshev
     steps: Callable[[Interval, Interval], int]
     """Enough steps for the least level, from the interval tuned to and that of the spectrum."""
-    unit_step: bool = False
-    """Whether η = 1 is tried too, the step that takes row averages as they are."""
+    tunings: tuple[str, ...] = ("prompts", "certain")
+    """The intervals that it is tuned to: that of the prompts, one that is certain, and for "unit step"
+    the one with η = 1, the step that takes row averages as they are."""
 
 
 METHODS = {
@@ -39,7 +41,7 @@ METHODS = {
         Method(
             Richardson(precondition="row-sum"),
             lambda tuned, spectrum: ceil(23 * sum(tuned) / 2 / spectrum[0]),
-            unit_step=True,
+            ("prompts", "certain", "unit step"),
         ),
         Method(
             Chebyshev(precondition="row-sum"),
@@ -79,10 +81,6 @@ QUICK = Scale(
 """A smaller plan for fewer than 8 prompts, whose intervals would not justify more."""
 
 
-def scale_for(prompts: int) -> Scale:
-    return Scale() if prompts >= 8 else QUICK
-
-
 @dataclass(frozen=True)
 class Setting:
     """Prompts of one kind: features uniform in a ball, targets from the kernel with noise² = λ."""
@@ -107,59 +105,49 @@ class Setting:
 
     def draw(self, prompts: int, seed: int) -> Prompt:
         generator = torch.Generator().manual_seed(seed)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=generator, dtype=torch.float64)
+        normal, k = partial(standard_normal, generator), self.supports
 
         def ball(points: int) -> Tensor:
             direction = normal(prompts, points, self.features)
-            radius = torch.rand(prompts, points, 1, generator=generator, dtype=torch.float64)
+            radius = uniform(generator, prompts, points, 1)
             length = self.radius * radius ** (1 / self.features)
             unit: Tensor = direction / direction.norm(dim=-1, keepdim=True)
             return length * unit
 
-        phi, query = ball(self.supports), ball(QUERIES)
+        phi, query = ball(k), ball(QUERIES)
         values, vectors = torch.linalg.eigh(self.kernel(phi, phi))
         root = vectors * values.clamp(min=0).sqrt()[:, None, :]
-        clean = root @ normal(prompts, self.supports, 1)
-        y = clean + RIDGE**0.5 * normal(prompts, self.supports, 1)
+        y = root @ normal(prompts, k, 1) + RIDGE**0.5 * normal(prompts, k, 1)
         return Prompt(phi, y.clamp(-TARGET, TARGET), query)
 
-    def compiled(
-        self, solver: Richardson | Chebyshev, steps: int, interval: Interval,
-        products: Exact | Interpolated,
-    ) -> CompiledModel:  # fmt: skip
+    def compiled(self, name: str, steps: int, products: Exact | Interpolated) -> CompiledModel:
+        """The solver of that name, tuned to the certain interval."""
         return compile(
-            replace(solver, interval=interval), features=self.features, steps=steps, ridge=RIDGE,
-            kernel=self.kernel, to=SoftmaxAttention(self.radius, self.supports, products),
+            replace(METHODS[name].solver, interval=self.certain), features=self.features, steps=steps,
+            ridge=RIDGE, kernel=self.kernel,
+            to=SoftmaxAttention(self.radius, self.supports, products),
         )  # fmt: skip
 
-    def solved(self, solver: Solver, prompt: Prompt, steps: int, interval: Interval) -> Trajectory:
-        return solve(
-            solver, prompt, steps=steps, ridge=RIDGE, kernel=self.kernel, interval=interval
-        )
+    def solved(
+        self, name: str, prompt: Prompt, steps: int, interval: Interval | None = None
+    ) -> Float[Tensor, "steps batch q r"]:
+        """The predictions of the solver, tuned to the certain interval or to another."""
+        solver, tuned = METHODS[name].solver, interval or self.certain
+        run = solve(solver, prompt, steps=steps, ridge=RIDGE, kernel=self.kernel, interval=tuned)
+        return run.predictions
 
-
-def spectrum(setting: Setting, prompt: Prompt) -> tuple[Tensor, Tensor]:
-    """The eigenvalues of D⁻¹A in rising order, and D."""
-    gram = setting.kernel(prompt.phi, prompt.phi)
-    sums = 1 + gram.sum(-1)
-    system = gram + RIDGE * torch.eye(setting.supports, dtype=gram.dtype)
-    similar = system / (sums[:, :, None] * sums[:, None, :]).sqrt()  # symmetric
-    return torch.linalg.eigvalsh(similar), sums
+    def spectrum(self, prompt: Prompt) -> tuple[Tensor, Tensor]:
+        """The eigenvalues of D⁻¹A in rising order, and D."""
+        gram = self.kernel(prompt.phi, prompt.phi)
+        sums = 1 + gram.sum(-1)
+        system = gram + RIDGE * torch.eye(self.supports, dtype=gram.dtype)
+        similar = system / (sums[:, :, None] * sums[:, None, :]).sqrt()  # symmetric
+        return torch.linalg.eigvalsh(similar), sums
 
 
 def predictions(model: CompiledModel, prompt: Prompt) -> Float[Tensor, "steps batch q r"]:
     """A few prompts at a time: hidden layers of all prompts at once would leave the cache."""
     tokens = (prompt.supports + 1 + QUERIES) * model.transformer.config.d_mlp
     few = max(1, 2**16 // tokens)
-    parts = [
-        Prompt(*(t[i : i + few] for t in (prompt.phi, prompt.y, prompt.phi_query)))
-        for i in range(0, len(prompt.phi), few)
-    ]
+    parts = [prompt[i : i + few] for i in range(0, len(prompt), few)]
     return torch.cat([trajectory(model, part).predictions for part in parts], dim=1)
-
-
-def rmse(a: Tensor, b: Tensor) -> Tensor:
-    """Over the queries of each prompt."""
-    return (a - b).square().mean((-1, -2)).sqrt()

@@ -8,7 +8,8 @@ no such right, and the study says so where it loses.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -43,22 +44,11 @@ HINDSIGHT = tuple(10 ** (e / 4) for e in range(-8, 9))
 CG_STEPS = (1, 2, 4, 8, 16, 32, 64)
 
 
-@dataclass(frozen=True)
-class Family:
-    """Kernels of one kind at every temperature τ."""
-
-    kernel: Callable[[float], Kernel]
-    similarity: Callable[[Tensor, Tensor], Tensor]
-    """τ·log k(x, x'), up to a number that is the same for all supports."""
-
-
-FAMILIES = {
-    "exponential": Family(Exponential, lambda x, other: x @ other.mT),
-    "gaussian": Family(
-        lambda temperature: Gaussian(temperature**0.5),
-        lambda x, other: -0.5 * torch.cdist(x, other).square(),
-    ),
+FAMILIES: dict[str, Callable[[float], Kernel]] = {
+    "exponential": Exponential,
+    "gaussian": lambda temperature: Gaussian(temperature**0.5),
 }
+"""Kernels of one kind at every temperature τ."""
 
 MEASURES = {
     "error": "RMSE over the queries of a prompt ÷ standard deviation of the clean target there",
@@ -75,63 +65,41 @@ MEASURES = {
 }
 
 
+SWEEPS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "dimension": ((2, 4, 8, 16, 32, 64, 128), "features"),
+    # Below 0.02 the exponential kernel leaves float64, which only the smoother could survive.
+    "temperature": ((0.02, 0.05, 0.1, 0.3, 1, 3, 10, 100), "temperature"),
+    "ridge": ((1e-8, 1e-6, 1e-4, 1e-2, NOISE**2, 1, 10, 100), "ridge"),
+    "copies": ((0, 8, 16, 32, 48, 60), "copies"),
+}
+"""The values of each sweep, and the field of `Case` that takes them."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One setting: where targets come from, and the kernel and ridge that both methods use."""
 
     sweep: str
-    kernel: str
     value: float
-    task: KernelDraw
+    kernel: str
+    features: int = FEATURES
+    copies: int = 0
     temperature: float = TEMPERATURE
     ridge: float = NOISE**2
 
     @property
-    def setting(self) -> dict[str, float | str]:
-        return {
-            "sweep": self.sweep,
-            "value": self.value,
-            "kernel": self.kernel,
-            "features": self.task.features,
-            "copies": self.task.copies,
-            "temperature": self.temperature,
-            "ridge": self.ridge,
-        }
-
-
-def task(kernel: str, features: int = FEATURES, copies: int = 0) -> KernelDraw:
-    """Features of expected squared norm NORM², whatever their number."""
-    return KernelDraw(
-        kernel=FAMILIES[kernel].kernel(TEMPERATURE), features=features, supports=SUPPORTS, queries=QUERIES,
-        scale=NORM / features**0.5, noise=NOISE, copies=copies,
-    )  # fmt: skip
-
-
-SWEEPS: dict[str, tuple[tuple[float, ...], Callable[[Case, float], Case]]] = {
-    "dimension": (
-        (2, 4, 8, 16, 32, 64, 128),
-        lambda case, p: replace(case, task=task(case.kernel, features=int(p))),
-    ),
-    # Below 0.02 the exponential kernel leaves float64, which only the smoother could survive.
-    "temperature": (
-        (0.02, 0.05, 0.1, 0.3, 1, 3, 10, 100),
-        lambda case, t: replace(case, temperature=t),
-    ),
-    "ridge": (
-        (1e-8, 1e-6, 1e-4, 1e-2, NOISE**2, 1, 10, 100),
-        lambda case, ridge: replace(case, ridge=ridge),
-    ),
-    "copies": (
-        (0, 8, 16, 32, 48, 60),
-        lambda case, m: replace(case, task=task(case.kernel, copies=int(m))),
-    ),
-}
+    def task(self) -> KernelDraw:
+        """Features of expected squared norm NORM², whatever their number."""
+        return KernelDraw(
+            kernel=FAMILIES[self.kernel](TEMPERATURE), features=self.features, supports=SUPPORTS,
+            queries=QUERIES, scale=NORM / self.features**0.5, noise=NOISE, copies=self.copies,
+        )  # fmt: skip
 
 
 def cases() -> list[Case]:
     return [
-        change(Case(sweep, kernel, value, task(kernel)), value)
-        for sweep, (values, change) in SWEEPS.items()
+        Case(sweep, value, kernel, **{field: value})
+        for sweep, (values, field) in SWEEPS.items()
         for kernel in FAMILIES
         for value in values
     ]
@@ -139,7 +107,8 @@ def cases() -> list[Case]:
 
 def similarity(kernel: str, prompt: Prompt) -> Float[Tensor, "batch q k"]:
     """τ·log k(x, x_j) of every query and support, up to a number that supports share."""
-    return FAMILIES[kernel].similarity(prompt.phi_query, prompt.phi)
+    x, supports = prompt.phi_query, prompt.phi
+    return x @ supports.mT if kernel == "exponential" else -0.5 * torch.cdist(x, supports).square()
 
 
 def smoother_weights(
@@ -157,59 +126,55 @@ def error(
 
 
 @dataclass(frozen=True)
-class Hindsight:
-    """The best that a softmax block does when it may choose with the truth in hand."""
+class Choice:
+    """What a softmax block predicts with one temperature, and one gain, for all prompts of a setting."""
 
-    smoother: Tensor
+    prediction: Tensor
     temperature: float
-    two_heads: Tensor
-    """ȳ + gain·(smoother − ȳ): the smoother's head, one that attends evenly, and free weights."""
-    two_heads_temperature: float
-    gain: float
+    gain: float = 1.0
 
 
 def hindsight(
     similar: Float[Tensor, "batch q k"], prompt: Prompt, truth: Float[Tensor, "batch q r"]
-) -> Hindsight:
-    """One temperature, and one gain by least squares, for all prompts of a setting."""
-    mean = prompt.y.mean(1, keepdim=True)
-    target = (truth - mean) / truth.std(1, correction=0, keepdim=True)
-    one: list[tuple[float, float, Tensor]] = []
-    two: list[tuple[float, float, float, Tensor]] = []
+) -> tuple[Choice, Choice]:
+    """The best of the smoother, and of two heads, when they may choose with the truth in hand.
+
+    Two heads predict ȳ + gain·(smoother − ȳ), with the gain of least squares: the smoother's head, one
+    that attends evenly, and free weights.
+    """
+    mean, spread = prompt.y.mean(1, keepdim=True), truth.std(1, correction=0, keepdim=True)
+    target = (truth - mean) / spread
+    one, two = [], []
     for temperature in HINDSIGHT:
         smooth = smoother_weights(similar, temperature) @ prompt.y
-        shape = (smooth - mean) / truth.std(1, correction=0, keepdim=True)
+        shape = (smooth - mean) / spread
         gain = float((shape * target).sum() / shape.square().sum())
-        both = mean + gain * (smooth - mean)
-        one.append((float(error(smooth, truth).mean()), temperature, smooth))
-        two.append((float(error(both, truth).mean()), temperature, gain, both))
-    _, temperature, smooth = min(one, key=lambda choice: choice[0])
-    _, other, gain, both = min(two, key=lambda choice: choice[0])
-    return Hindsight(smooth, temperature, both, other, gain)
+        one.append(Choice(smooth, temperature))
+        two.append(Choice(mean + gain * (smooth - mean), temperature, gain))
+
+    def loss(choice: Choice) -> float:
+        return float(error(choice.prediction, truth).mean())
+
+    return min(one, key=loss), min(two, key=loss)
 
 
 def measure_case(case: Case, out: Collector) -> None:
     prompt, truth = case.task.draw_with_truth(out.prompts, out.seed)
     similar = similarity(case.kernel, prompt)
     weights = smoother_weights(similar, case.temperature)
-    best = hindsight(similar, prompt, truth)
-    kernel = FAMILIES[case.kernel].kernel(case.temperature)
-    nearest = similar.argmax(-1, keepdim=True)
+    one, two = hindsight(similar, prompt, truth)
+    kernel = FAMILIES[case.kernel](case.temperature)
     ridge = krr(prompt, ridge=case.ridge, kernel=kernel)
-    smoothers = {
-        SMOOTHER: weights @ prompt.y,
-        BEST: best.smoother,
-        TWO_HEADS: best.two_heads,
-    }
+    smoothers = {SMOOTHER: weights @ prompt.y, BEST: one.prediction, TWO_HEADS: two.prediction}
     others = {
         KRR: ridge,
         MATCHED: krr(prompt, ridge=NOISE**2, kernel=case.task.kernel),
         MEAN: prompt.y.mean(1, keepdim=True).expand_as(truth),
-        NEAREST: prompt.y.gather(1, nearest),
+        NEAREST: prompt.y.gather(1, similar.argmax(-1, keepdim=True)),
     }
 
     def add(measure: str, method: str, values: Tensor) -> None:
-        out.add(measure, method, values.double(), method not in (SMOOTHER, KRR), **case.setting)
+        out.add(measure, method, values.double(), method not in (SMOOTHER, KRR), **asdict(case))
 
     for method, prediction in (smoothers | others).items():
         add("error", method, error(prediction, truth))
@@ -220,17 +185,14 @@ def measure_case(case: Case, out: Collector) -> None:
     add("supports in use", SMOOTHER, (1 / weights.square().sum(-1)).mean(-1))
     condition = condition_number(prompt, ridge=case.ridge, kernel=kernel)
     add("log10 condition", KRR, condition.log10())
-    for measure, method, value in (
-        ("best temperature", BEST, best.temperature),
-        ("best temperature", TWO_HEADS, best.two_heads_temperature),
-        ("best gain", TWO_HEADS, best.gain),
-    ):
-        out.exact(measure, method, value, True, **case.setting)
+    out.exact("best temperature", BEST, one.temperature, True, **asdict(case))
+    out.exact("best temperature", TWO_HEADS, two.temperature, True, **asdict(case))
+    out.exact("best gain", TWO_HEADS, two.gain, True, **asdict(case))
 
 
 def measure_head(out: Collector) -> None:
     """A real softmax head against the smoother, and CG on the way to KRR, on the same prompts."""
-    case = Case("head", "exponential", 0.0, task("exponential"))
+    case = Case("head", 0.0, "exponential")
     prompt, truth = case.task.draw_with_truth(out.prompts, out.seed)
     weights = smoother_weights(similarity(case.kernel, prompt), case.temperature)
     smooth = weights @ prompt.y
@@ -242,12 +204,12 @@ def measure_head(out: Collector) -> None:
     )  # fmt: skip
     head = one_head.predict(prompt)
     apart = float((head - smooth).abs().max() / prompt.y.abs().max())
-    out.exact("head", HEAD, apart, **case.setting)
+    out.exact("head", HEAD, apart, **asdict(case))
     spread = truth.std(1, correction=0, keepdim=True)
 
     def distance(method: str, prediction: Tensor, control: bool = False, **more: float) -> None:
         far = ((prediction - exact) / spread).square().mean((1, 2)).sqrt()
-        out.add("distance", method, far, control, **case.setting, **more)
+        out.add("distance", method, far, control, **asdict(case), **more)
 
     distance(HEAD, head)
     distance(MEAN, prompt.y.mean(1, keepdim=True), True)
@@ -257,7 +219,7 @@ def measure_head(out: Collector) -> None:
     system = kernel(prompt.phi, prompt.phi) + case.ridge * torch.eye(SUPPORTS)
     ridge_weights = torch.linalg.solve(system, kernel(prompt.phi, prompt.phi_query)).mT
     for method, used in ((KRR, ridge_weights), (HEAD, weights)):
-        out.add("negative weights", method, (used < 0).double().mean((1, 2)), **case.setting)
+        out.add("negative weights", method, (used < 0).double().mean((1, 2)), **asdict(case))
 
 
 class Smoother(Study):

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ridgeformer.experiments.finding import (
-    Axes,
-    Figure,
-    Finding,
-    Number,
-    Page,
-    Panel,
-    Section,
-    Table,
-)
+from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import line
 
@@ -25,24 +17,16 @@ BEST, TWO_HEADS = "smoother, best τ", "two heads, best τ and gain"
 MATCHED, MEAN, NEAREST = "krr, matched", "mean of y", "nearest support"
 
 
-@dataclass(frozen=True)
-class Look:
-    label: str
-    color: str
-    dash: str = "dot"
-    width: float = 2.5
-
-
 LOOKS = {
-    SMOOTHER: Look("smoother", "#2f5fd0", "solid", 3.0),
-    KRR: Look("KRR", "#e07b39", "solid", 3.0),
-    BEST: Look("smoother, best τ in hindsight", "#7fa3f0", "dash"),
-    TWO_HEADS: Look("two heads, best τ and gain in hindsight", "#2a9d8f", "dash"),
-    MATCHED: Look("KRR with the targets' τ and λ", "#b5541b"),
-    MEAN: Look("mean of y", "#8a93a3"),
-    NEAREST: Look("nearest support", "#8e5bb5"),
+    SMOOTHER: ("smoother", "#2f5fd0", "solid", 3.0),
+    KRR: ("KRR", "#e07b39", "solid", 3.0),
+    BEST: ("smoother, best τ in hindsight", "#7fa3f0", "dash", 2.5),
+    TWO_HEADS: ("two heads, best τ and gain in hindsight", "#2a9d8f", "dash", 2.5),
+    MATCHED: ("KRR with the targets' τ and λ", "#b5541b", "dot", 2.5),
+    MEAN: ("mean of y", "#8a93a3", "dot", 2.5),
+    NEAREST: ("nearest support", "#8e5bb5", "dot", 2.5),
 }
-"""What is compared is solid, controls are dashed or dotted."""
+"""Label, colour, dash and width. What is compared is solid, controls are dashed or dotted."""
 
 USELESS, FINE, AGREE = 0.95, 0.5, 0.9
 """An error of at least 0.95 times the mean's is useless; rank correlations of at least 0.5 with the
@@ -70,7 +54,7 @@ SWEEPS = {
 }
 
 
-def show(number: Number) -> str:
+def show(number: f.Number) -> str:
     if number.mean is None or number.low is None or number.high is None:
         return "none"
     half = max(number.high - number.mean, number.mean - number.low)
@@ -79,7 +63,7 @@ def show(number: Number) -> str:
     return f"{number.mean:.2f} ±{half:.2f}"
 
 
-def above(a: Number, b: Number) -> bool:
+def above(a: f.Number, b: f.Number) -> bool:
     """Whether a's interval lies above b's."""
     return a.ends[0] > b.ends[1]
 
@@ -88,18 +72,14 @@ def above(a: Number, b: Number) -> bool:
 class Comparison:
     """One setting: who has the lower error, and which rank correlations mislead."""
 
-    finding: Finding
+    finding: f.Finding
     sweep: str
     kernel: str
     value: float
 
-    def get(self, measure: str, method: str) -> Number:
-        where: dict[str, float | str] = {
-            "sweep": self.sweep,
-            "kernel": self.kernel,
-            "value": self.value,
-        }
-        return self.finding.get(measure, method, **where)
+    def get(self, measure: str, method: str) -> f.Number:
+        at: f.Setting = {"sweep": self.sweep, "kernel": self.kernel, "value": self.value}
+        return self.finding.get(measure, method, **at)
 
     @property
     def label(self) -> str:
@@ -130,110 +110,100 @@ class Comparison:
         return above(self.get("rank", SMOOTHER), self.get("rank", BEST))
 
     def misleading(self) -> str:
-        notes = [LOOKS[name].label for name in (SMOOTHER, KRR) if self.silent(name)]
-        words = [f"silent: {', '.join(notes)}"] if notes else []
-        words += ["ranks like KRR"] if self.alike() else []
-        words += ["other winner"] if self.reversed() else []
-        return "; ".join(words)
+        silent = [LOOKS[name][0] for name in (SMOOTHER, KRR) if self.silent(name)]
+        words = {
+            f"silent: {', '.join(silent)}": silent,
+            "ranks like KRR": self.alike(),
+            "other winner": self.reversed(),
+        }
+        return "; ".join(word for word, holds in words.items() if holds)
 
-    def cells(self, errors: tuple[str, ...], ranks: tuple[str, ...]) -> list[str]:
-        shown = [("error", m) for m in errors] + [("rank", m) for m in ranks]
-        return [self.label, *(show(self.get(*pair)) for pair in shown)]
-
-    def row(self) -> list[str]:
-        cells = self.cells((SMOOTHER, BEST, TWO_HEADS, KRR), (SMOOTHER, BEST, KRR))
-        more = [("agreement", SMOOTHER), SWEEPS[self.sweep].extra]
-        return [*cells, *(show(self.get(*pair)) for pair in more), self.lower(), self.misleading()]
-
-    def short_row(self) -> list[str]:
-        cells = self.cells((SMOOTHER, KRR), (SMOOTHER, KRR))
-        return [*cells, self.lower(), self.misleading()]
+    def row(self, shown: Sequence[tuple[str, str]]) -> list[str]:
+        """The setting, some numbers, and the verdicts."""
+        numbers = [show(self.get(measure, method)) for measure, method in shown]
+        return [self.label, *numbers, self.lower(), self.misleading()]
 
 
-SHORT_HEADER = [
-    "setting", "error: smoother", "KRR", "rank: smoother", "KRR", "lower error",
-    "rank misleads",
-]  # fmt: skip
+SHORT = [("error", SMOOTHER), ("error", KRR), ("rank", SMOOTHER), ("rank", KRR)]
+SHORT_HEADER = ["setting", "error: smoother", "KRR", "rank: smoother", "KRR"]
+FULL = [
+    *(("error", method) for method in (SMOOTHER, BEST, TWO_HEADS, KRR)),
+    *(("rank", method) for method in (SMOOTHER, BEST, KRR)),
+    ("agreement", SMOOTHER),
+]
 HEADER = [
     "kernel, setting", "error: smoother", "best τ", "two heads", "KRR",
     "rank: smoother", "best τ", "KRR", "smoother ~ KRR",
 ]  # fmt: skip
+VERDICTS = ["lower error", "rank misleads"]
 
 
-def comparisons(finding: Finding, sweep: str) -> list[Comparison]:
+def comparisons(finding: f.Finding, sweep: str) -> list[Comparison]:
     values = finding.settings["sweeps"][sweep]
     return [Comparison(finding, sweep, kernel, value) for kernel in KERNELS for value in values]
 
 
-def sweep_section(finding: Finding, sweep: str) -> Section:
+def sweep_section(finding: f.Finding, sweep: str) -> f.Section:
     look, compared = SWEEPS[sweep], comparisons(finding, sweep)
 
-    def panel(kernel: str, title: str, measure: str, methods: tuple[str, ...], axes: Axes) -> Panel:
+    def panel(
+        kernel: str, title: str, measure: str, methods: Sequence[str], axes: f.Axes
+    ) -> f.Panel:
         among = [c for c in compared if c.kernel == kernel]
         # Settings are steps of a plan, not points of a continuum: as names they are spaced evenly.
         x = [f"{c.value:g}" for c in among]
-        lines = [
-            line(
-                LOOKS[m].label, x, [c.get(measure, m) for c in among], LOOKS[m].color,
-                gaps=False, dash=LOOKS[m].dash, width=LOOKS[m].width,
-            )
-            for m in methods
-        ]  # fmt: skip
-        return Panel(title, lines, axes)
+        lines = []
+        for method in methods:
+            label, color, dash, width = LOOKS[method]
+            numbers = [c.get(measure, method) for c in among]
+            lines.append(line(label, x, numbers, color, gaps=False, dash=dash, width=width))
+        return f.Panel(title, lines, axes)
 
     methods = (*look.controls, SMOOTHER, KRR)
-    ranked = tuple(m for m in methods if m != MEAN)  # a constant has no ranks
+    ranked = [m for m in methods if m != MEAN]  # a constant has no ranks
     limits = (0.2, look.highest)
-    errors = Axes(look.axis, "error ÷ spread of target", y_limits=limits, clip=True)
-    ranks = Axes(look.axis, "rank correlation", log_y=False, y_limits=(0.0, 1.0), clip=True)
-    figure = Figure(
-        [
-            [panel(k, f"{k} kernel", "error", methods, errors) for k in KERNELS],
-            [panel(k, "", "rank", ranked, ranks) for k in KERNELS],
-        ]
-    )
-    header = [*HEADER, look.extra[0], "lower error", "rank misleads"]
-    table = Table(header, [c.row() for c in compared])
-    return PROSE.section(sweep, figure, table, **verdict(compared))
+    errors = f.Axes(look.axis, "error ÷ spread of target", y_limits=limits, clip=True)
+    ranks = f.Axes(look.axis, "rank correlation", log_y=False, y_limits=(0.0, 1.0), clip=True)
+    above = [panel(k, f"{k} kernel", "error", methods, errors) for k in KERNELS]
+    below = [panel(k, "", "rank", ranked, ranks) for k in KERNELS]
+    rows = [c.row([*FULL, look.extra]) for c in compared]
+    table = f.Table([*HEADER, look.extra[0], *VERDICTS], rows)
+    return PROSE.section(sweep, f.Figure([above, below]), table, **verdict(compared))
 
 
-def listed(compared: list[Comparison]) -> str:
-    parts = []
-    for kernel in KERNELS:
-        values = ", ".join(f"{c.value:g}" for c in compared if c.kernel == kernel)
-        parts += [f"{kernel} {values}"] if values else []
+def listed(compared: Sequence[Comparison]) -> str:
+    by_kernel = {k: [f"{c.value:g}" for c in compared if c.kernel == k] for k in KERNELS}
+    parts = [f"{kernel} {', '.join(values)}" for kernel, values in by_kernel.items() if values]
     return " and ".join(parts) or "none"
 
 
-def verdict(compared: list[Comparison]) -> dict[str, int | str]:
+def verdict(compared: Sequence[Comparison]) -> dict[str, int | str]:
     """What the prose says about the settings of one sweep."""
-    groups = {
-        "lower": [c for c in compared if c.lower() == "smoother"],
-        "neither": [c for c in compared if c.lower() == "neither"],
-        "silent_smoother": [c for c in compared if c.silent(SMOOTHER)],
-        "silent_krr": [c for c in compared if c.silent(KRR)],
-        "alike": [c for c in compared if c.alike()],
-        "reversed": [c for c in compared if c.reversed()],
-        "tuned_apart": [c for c in compared if c.tuned_apart()],
+    named = {
+        "lower": listed([c for c in compared if c.lower() == "smoother"]),
+        "neither": listed([c for c in compared if c.lower() == "neither"]),
+        "silent_smoother": listed([c for c in compared if c.silent(SMOOTHER)]),
+        "silent_krr": listed([c for c in compared if c.silent(KRR)]),
+        "alike": listed([c for c in compared if c.alike()]),
+        "reversed": listed([c for c in compared if c.reversed()]),
+        "tuned_apart": listed([c for c in compared if c.tuned_apart()]),
     }
     wins = sum(c.lower() == "KRR" for c in compared)
-    named = {name: listed(group) for name, group in groups.items()}
     return {"wins": wins, "count": len(compared), **named}
 
 
-def head_section(finding: Finding) -> Section:
+def head_section(finding: f.Finding) -> f.Section:
     apart, negative = finding.get("head", HEAD).value, finding.get("negative weights", KRR)
     head, mean = (finding.get("distance", method) for method in (HEAD, MEAN))
     steps = [n for n in finding.numbers if n.measure == "distance" and "step" in n.setting]
     nearer = [f"{n.setting['step']:g}" for n in steps if n.value < head.value]
     numbers = [mean, head, *steps]
-    table = Table(
-        ["distance to KRR", *(n.method for n in numbers)], [["RMSE ÷ spread", *map(show, numbers)]]
-    )
+    header = ["distance to KRR", *(n.method for n in numbers)]
+    table = f.Table(header, [["RMSE ÷ spread", *map(show, numbers)]])
     return PROSE.section("head", table, apart=apart, negative=negative, nearer=nearer)
 
 
-def summary_section(finding: Finding) -> Section:
+def summary_section(finding: f.Finding) -> f.Section:
     rows = []
     for sweep in SWEEPS:
         compared = comparisons(finding, sweep)
@@ -247,20 +217,18 @@ def summary_section(finding: Finding) -> Section:
         "best τ not worse than KRR", "two heads not worse", "silent: smoother", "silent: KRR",
         "ranks like KRR",
     ]  # fmt: skip
-    limits = {"useless": USELESS, "fine": FINE, "agree": AGREE}
-    return PROSE.section("summary", Table(header, rows), **limits)
+    return PROSE.section("summary", f.Table(header, rows), useless=USELESS, fine=FINE, agree=AGREE)
 
 
-def smoother_page(finding: Finding) -> Page:
+def smoother_page(finding: f.Finding) -> f.Page:
     summary = summary_section(finding)
-    sweeps = {sweep: sweep_section(finding, sweep) for sweep in SWEEPS}
+    sections = [head_section(finding), summary]
     (counts,) = summary.tables
     controls = (3, 5, 6)  # columns for which a terminal has no room
     narrow = counts.columns(c for c in range(len(counts.header)) if c not in controls)
-    terminal = {summary.title: narrow} | {
-        f"{section.title}: {SWEEPS[sweep].axis}": Table(
-            SHORT_HEADER, [c.short_row() for c in comparisons(finding, sweep)]
-        )
-        for sweep, section in sweeps.items()
-    }
-    return PROSE.page([head_section(finding), summary, *sweeps.values()], finding, terminal)
+    terminal = {summary.title: narrow}
+    for sweep, look in SWEEPS.items():
+        sections.append(sweep_section(finding, sweep))
+        rows = [c.row(SHORT) for c in comparisons(finding, sweep)]
+        terminal[f"{sections[-1].title}: {look.axis}"] = f.Table([*SHORT_HEADER, *VERDICTS], rows)
+    return PROSE.page(sections, finding, terminal)
