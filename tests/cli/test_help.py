@@ -6,6 +6,9 @@ import sys
 import pytest
 from fork_server import cli
 
+from ridgeformer.kernels import KERNELS
+from ridgeformer.solvers import SOLVERS
+
 COMMANDS = ("compile", "predict", "solve", "inspect", "export", "evaluate", "demo", "study", "verify", "train", "zoo")  # fmt: skip
 
 
@@ -70,7 +73,17 @@ def test_options_stand_with_what_they_belong_to():
         "--max-eigenvalue",
         "A bound on |φ|. (softmax)",
         "Neurons per layer, instead of a tolerance. (softmax with relu)",
+        "A bound on |y|. (linear with reglu, softmax with relu or softmax with reglu)",
         "Options of the kernel",
         "Options of the solver",
     ):
         assert said in text
+
+
+def test_solvers_and_kernels_are_named_by_what_is_registered(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import ridgeformer as rf\n@rf.register\nclass Mine(rf.Richardson):\n    name = 'mine'\n"
+    )
+    text = words("--import", tmp_path / "mine.py", "compile")
+    assert f"The solver: {', '.join(SOLVERS)}, mine." in text
+    assert f"The kernel: {', '.join(KERNELS)}." in text

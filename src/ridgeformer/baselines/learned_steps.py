@@ -19,7 +19,7 @@ POOL = 8192
 """The step sizes are learned on this many training prompts."""
 
 WIDTHS = (0.0, 0.1, 0.5, 0.9)
-"""Learning may start at Chebyshev's steps for each of these half-widths of the spectrum."""
+"""Learning may start at the best steps for each of these half-widths of the spectrum."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class LearnedSteps(Baseline):
             )
 
     def first(self, width: float, features: int) -> Tensor:
-        """Initial steps in units of the best common η: Chebyshev's steps for a spectrum within 1 ± width.
+        """Initial steps in units of the best common η: the best T steps for a spectrum within 1 ± width.
 
         The result does not depend on the order of scalar steps, so that equal ones would stay equal.
         """

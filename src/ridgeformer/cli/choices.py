@@ -119,9 +119,9 @@ def help_of(field: Field[Any]) -> str:
 
 
 def named(owners: list[Choice]) -> str:
-    """The words that all owners share, such as "softmax with relu", or else "linear or exponential"."""
+    """The words that all owners share, such as "softmax with relu", or else those of each owner."""
     shared = [v for n, v in owners[0].words.items() if all(o.words[n] == v for o in owners)]
-    return " with ".join(shared) or listed([v for o in owners for v in o.words.values()])
+    return " with ".join(shared) or listed([" with ".join(o.words.values()) for o in owners])
 
 
 def listed(words: Sequence[str]) -> str:

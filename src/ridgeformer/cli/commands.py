@@ -58,6 +58,16 @@ class Commands(TyperGroup):
         }
 
 
+def with_names(text: str) -> str:
+    """The help of an option, with the solvers and kernels that are registered by now."""
+    from ridgeformer.kernels import KERNELS
+    from ridgeformer.solvers import SOLVERS
+
+    for word, registry in (("{solvers}", SOLVERS), ("{kernels}", KERNELS)):
+        text = text.replace(word, ", ".join(registry))
+    return text
+
+
 def register(app: typer.Typer, function: Callable[..., None], name: str | None = None) -> None:
     """Adds a command with the options of its signature."""
     app.command(name, cls=Command)(function)
@@ -88,7 +98,10 @@ def register_with_options(
         keywords = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in own]
         alone = typer.Typer(add_completion=False, rich_markup_mode="rich")
         register(alone, with_signature([*keywords, *more]))
-        return typer.main.get_command(alone)
+        completed = typer.main.get_command(alone)
+        for parameter in completed.params:
+            parameter.help = with_names(parameter.help)  # type: ignore[attr-defined]
+        return completed
 
     register(app, with_signature(own))
     COMPLETED[function.__name__] = complete

@@ -36,10 +36,10 @@ def compile(
 ) -> None:
     """Compile a solver into the weights of a transformer.
 
-    Linear attention:  compile cg --features 8 --steps 10 --ridge 1 --max-eigenvalue 99 --out cg
+    Linear attention:  compile SOLVER --features 8 --steps 10 --ridge 1 --max-eigenvalue 99 --out model
 
-    Softmax attention: compile cg --attention softmax --kernel exponential --mlp reglu --features 4
-    --steps 8 --ridge 0.5 --max-norm 2 --max-supports 64 --out cg-softmax
+    Softmax attention: compile SOLVER --attention softmax --kernel KERNEL --mlp reglu --features 4
+    --steps 8 --ridge 0.5 --max-norm 2 --max-supports 64 --out model
     """
     from ridgeformer.cli import choices
     from ridgeformer.compiler import compile as compile_solver

@@ -1,4 +1,7 @@
-"""Options that several commands have, each with its help."""
+"""Options that several commands have, each with its help.
+
+`{solvers}` and `{kernels}` stand for the names that are registered when the help is asked for.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,8 @@ Out = Annotated[Path, Option(help="Where to write the result.")]
 Force = Annotated[bool, Option("--force", help="Replace a saved model.")]
 Prompts = Annotated[Path, Argument(help="An .npz with phi [B,k,p], y [B,k,r], phi_query [B,q,p].")]
 Model = Annotated[Path, Argument(help="Directory of a saved model, compiled or trained.")]
-SolverName = Annotated[
-    str,
-    Argument(
-        help="gd, richardson, heavy-ball, chebyshev, cg, nadaraya-watson, …", metavar="SOLVER"
-    ),
-]
-KernelName = Annotated[
-    str, Option(help="linear, exponential, gaussian, polynomial, …", metavar="KERNEL")
-]
+SolverName = Annotated[str, Argument(help="The solver: {solvers}.", metavar="SOLVER")]
+KernelName = Annotated[str, Option(help="The kernel: {kernels}.", metavar="KERNEL")]
 Seed = Annotated[int, Option(help="Seed of prompts and intervals.")]
 ShippedModel = Annotated[str, Argument(help="A shipped model.", metavar="NAME")]
 Resume = Annotated[bool, Option("--resume", help="Go on from the newest checkpoint in --out.")]

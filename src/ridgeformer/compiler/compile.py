@@ -11,7 +11,7 @@ from ridgeformer.compiler.compiled import CompiledModel
 from ridgeformer.compiler.job import Dtype, Job
 from ridgeformer.compiler.passes import assemble, describe, erase, place, reuse
 from ridgeformer.compiler.targets import LinearAttention, SoftmaxAttention, Target
-from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.program import ranges
 from ridgeformer.solvers import Solver
 from ridgeformer.types import Refusal
@@ -33,7 +33,7 @@ def compile(
     It solves (K + λI)α = y for λ = `ridge` and any prompt of `features` features and `outputs` outputs
     inside the domain of the target. A smoother needs neither `steps` nor `ridge`.
     """
-    job = Job(solver, kernel or Linear(), features, outputs, steps, ridge, dtype)
+    job = Job(solver, kernel or DEFAULT_KERNEL, features, outputs, steps, ridge, dtype)
     backend = backend_for(job, to)  # refuses what the target cannot do
     program = backend.trace()  # the recurrence as operations on vectors and scalars
     bounds = ranges(program)  # how large each of its values can become

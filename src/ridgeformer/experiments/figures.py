@@ -86,14 +86,14 @@ def style(drawing: Drawing, height: int, **layout: Any) -> Drawing:
 
 
 def coloured(panel: Panel) -> list[tuple[Line, str]]:
-    """Each line with its colour; that of "a, bound" is the colour of "a", its longest such prefix."""
+    """Each line with its colour, which is the colour of the line that it belongs to, if there is one."""
     measured = [line.name for line in panel.lines if not line.bound]
     pairs: list[tuple[Line, str]] = []
     for line in panel.lines:
         if not line.x:  # a bound that is empty here
             continue
-        owners = [name for name in measured if f"{line.name},".startswith(f"{name},")]
-        index = measured.index(max(owners, key=len)) if owners else len(measured)
+        owner = line.of or line.name
+        index = measured.index(owner) if owner in measured else len(measured)
         if panel.axes.bars:  # which cannot be dotted
             index = len(pairs)
         pairs.append((line, line.color or PALETTE[index % len(PALETTE)]))

@@ -60,7 +60,9 @@ class Line:
     """Numbers; or the names of cases, which are spaced evenly."""
     y: Sequence[float]
     bound: bool = False
-    """A bound is dotted. If it is called "a, …" it has the colour of the line "a"."""
+    """A bound is dotted."""
+    of: str = ""
+    """The line that this one belongs to, whose colour it has."""
     low: Sequence[float] | None = None
     high: Sequence[float] | None = None
     """The ends of an interval at each x."""

@@ -16,6 +16,9 @@ KERNELS = Kernel.registry
 for _kernel in (Linear, Exponential, Gaussian, Polynomial):
     register(_kernel)
 
+DEFAULT_KERNEL: Kernel = Linear()
+"""The kernel where none is chosen."""
+
 
 def kernel_from(values: dict[str, Any]) -> Kernel:
     """The kernel that `to_dict` described; `name` says which."""

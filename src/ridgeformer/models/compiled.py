@@ -19,8 +19,8 @@ def trajectory(
 ) -> Trajectory:
     """The prediction after each step, as the query tokens hold it at that step's site.
 
-    `states=True` reads each state vector (alpha, and for CG r and p in the units of the model) at
-    the support tokens of a dual model. `edits` are applied on the way, for ablations.
+    `states=True` reads each state vector (alpha and what else the solver keeps, in the units of the
+    model) at the support tokens of a dual model. `edits` are applied on the way, for ablations.
     """
     model.certificate.check(prompt)
     sites = model.sites

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.program import ops
 from ridgeformer.program.ops import Channel, Op, Program
 from ridgeformer.program.tables import unit_table
@@ -18,7 +18,7 @@ def interpret(
     program: Program, prompt: Prompt, kernel: Kernel | None = None, check: bool = False
 ) -> Trajectory:
     """The program's predictions after each step. `check=True` refuses a stated bound that fails."""
-    machine = EagerMachine(prompt, kernel or Linear(), program.ridge)
+    machine = EagerMachine(prompt, kernel or DEFAULT_KERNEL, program.ridge)
     values: dict[Channel, Tensor] = {}
     for op in program.ops:
         values[op.out] = evaluate(op, values, machine)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.registry import Registry
 from ridgeformer.solvers.machine import EagerMachine, Interval, Machine, Precondition, Value
 from ridgeformer.tasks import Prompt
@@ -61,7 +61,7 @@ def solve(
     """
     if steps < 0:
         raise Refusal(f"The number of steps cannot be negative, got {steps}.")
-    machine = EagerMachine(prompt, kernel or Linear(), ridge, max_eigenvalue, interval)
+    machine = EagerMachine(prompt, kernel or DEFAULT_KERNEL, ridge, max_eigenvalue, interval)
     state = solver.init(machine)
     history = [state]
     predictions = [solver.predict(machine, state)]

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
@@ -18,7 +18,7 @@ def krr_coefficients(
     if not 0 < ridge < float("inf"):
         raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
     phi = prompt.phi.double()
-    system = (kernel or Linear())(phi, phi)
+    system = (kernel or DEFAULT_KERNEL)(phi, phi)
     system.diagonal(dim1=-2, dim2=-1).add_(ridge)
     factor, failed = torch.linalg.cholesky_ex(system)
     if failed.any():
@@ -34,13 +34,13 @@ def krr(
 ) -> Float[Tensor, "batch q r"]:
     """f*(x) = k(x)ᵀ(K + λI)⁻¹y at the queries, in float64."""
     alpha = krr_coefficients(prompt, ridge=ridge, kernel=kernel)
-    cross = (kernel or Linear())(prompt.phi_query.double(), prompt.phi.double())
+    cross = (kernel or DEFAULT_KERNEL)(prompt.phi_query.double(), prompt.phi.double())
     return cross @ alpha
 
 
 def kernel_eigenvalues(prompt: Prompt, kernel: Kernel | None = None) -> Float[Tensor, "batch k"]:
     """The k eigenvalues of K in rising order; from the p×p matrix when that is the smaller one."""
-    kernel, phi = kernel or Linear(), prompt.phi.double()
+    kernel, phi = kernel or DEFAULT_KERNEL, prompt.phi.double()
     factor = kernel.factor(phi)
     values: Tensor
     if factor is None:

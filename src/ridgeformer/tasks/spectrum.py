@@ -58,7 +58,7 @@ class PrescribedSpectrum(Task):
             values = bottom + (top - bottom) * torch.rand(
                 m, generator=generator, dtype=torch.float64
             )
-        else:  # clustered: two tight groups, for which CG needs few steps
+        else:  # clustered: two tight groups, for which Krylov methods need few steps
             values = torch.where(position < 0.5, top, top**0.5) * (1 - 1e-3 * position)
         values = values.sort(descending=True).values.clamp(max=top)
         values[0] = top

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels import FeatureMap, Kernel, Linear
+from ridgeformer.kernels import DEFAULT_KERNEL, FeatureMap, Kernel
 from ridgeformer.solvers import krr_coefficients
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory.systems import cross, lengths, spectral
@@ -34,7 +34,7 @@ def gram_drift_bound(
     M is the kernel's own bound on the drift of its entries (`Kernel.drift`); on its diagonal the
     drift |k(φ_i, φ_i) − k(φ̂_i, φ̂_i)| itself.
     """
-    kernel = kernel or Linear()
+    kernel = kernel or DEFAULT_KERNEL
     phi, moved = prompt.phi.double(), drifted.phi.double()
     linear = linear_map(kernel, prompt.features)
     if linear is not None:
@@ -52,7 +52,7 @@ def cross_drift_bound(
 
     For other kernels √(Σ_i M_i²), where M holds the kernel's bounds between query and supports.
     """
-    kernel = kernel or Linear()
+    kernel = kernel or DEFAULT_KERNEL
     phi, moved = prompt.phi.double(), drifted.phi.double()
     query, query_moved = prompt.phi_query.double(), drifted.phi_query.double()
     linear = linear_map(kernel, prompt.features)
@@ -72,7 +72,7 @@ def drift_prediction_bound(
     bounds on ‖K − K̂‖₂ and ‖k(x) − k̂(x)‖ above. The first stays finite however large e is; the second
     does not grow with the number of supports.
     """
-    kernel = kernel or Linear()
+    kernel = kernel or DEFAULT_KERNEL
     in_gram = gram_drift_bound(prompt, drifted, kernel=kernel)[:, None]
     in_cross = cross_drift_bound(prompt, drifted, kernel=kernel)
     norm = lengths(cross(prompt, kernel), 2)

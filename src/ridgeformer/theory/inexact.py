@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.solvers import EagerMachine, Solver
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
@@ -37,12 +37,12 @@ def perturbed_prediction_bound(
     )
     tuned = interval or (float(values.min()), float(values.max()))
     offset, least = ridge, torch.ones(len(prompt.phi), dtype=torch.float64)
-    machine = EagerMachine(prompt.to(torch.float64), kernel or Linear(), ridge)
+    machine = EagerMachine(prompt.to(torch.float64), kernel or DEFAULT_KERNEL, ridge)
     inverse = machine.inverse_preconditioner(solver.precondition)
     if inverse is not None:
         offset, least = 0.0, 1 / inverse.amax((1, 2))
     amplified = sensitivity(solver, steps=steps, tuned=tuned, spectrum=tuned, offset=offset)
-    height = (kernel or Linear()).diagonal(prompt.phi_query.double())[..., 0].sqrt()
+    height = (kernel or DEFAULT_KERNEL).diagonal(prompt.phi_query.double())[..., 0].sqrt()
     return height * amplified.prediction * residual_error / least.sqrt()[:, None]
 
 

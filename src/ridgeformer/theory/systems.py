@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.solvers import EagerMachine, krr_coefficients
 from ridgeformer.solvers.machine import Precondition
 from ridgeformer.tasks import Prompt
@@ -15,12 +15,12 @@ from ridgeformer.tasks import Prompt
 def gram(prompt: Prompt, kernel: Kernel | None = None) -> Float[Tensor, "batch k k"]:
     """K."""
     phi = prompt.phi.double()
-    return (kernel or Linear())(phi, phi)
+    return (kernel or DEFAULT_KERNEL)(phi, phi)
 
 
 def cross(prompt: Prompt, kernel: Kernel | None = None) -> Float[Tensor, "batch q k"]:
     """k(x)ᵀ, one row per query."""
-    return (kernel or Linear())(prompt.phi_query.double(), prompt.phi.double())
+    return (kernel or DEFAULT_KERNEL)(prompt.phi_query.double(), prompt.phi.double())
 
 
 def preconditioned_system(
@@ -31,7 +31,7 @@ def preconditioned_system(
     precondition: Precondition = "none",
 ) -> Float[Tensor, "batch k k"]:
     """S = P^{−1/2} A P^{−1/2}, which has the eigenvalues of P⁻¹A and is symmetric."""
-    machine = EagerMachine(prompt.to(torch.float64), kernel or Linear(), ridge)
+    machine = EagerMachine(prompt.to(torch.float64), kernel or DEFAULT_KERNEL, ridge)
     system = machine.dense_system()
     inverse = machine.inverse_preconditioner(precondition)
     return system if inverse is None else inverse.sqrt() * system * inverse.sqrt().mT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar
@@ -143,8 +143,8 @@ class Measurement:
     ratios: list[np.ndarray] = field(default_factory=list)
     points: dict[str, dict[Any, float]] = field(default_factory=dict)
     """By the name of a line its y at each x."""
-    bounds: set[str] = field(default_factory=set)
-    """The lines that are bounds."""
+    bounds: dict[str, str] = field(default_factory=dict)
+    """The lines that are bounds, each with the line that it belongs to, or ""."""
     straight: list[Line] = field(default_factory=list)
     """Vertical and horizontal lines."""
 
@@ -160,17 +160,21 @@ class Measurement:
         """Adds cases on both sides of a statement."""
         self.count(both_sides(measured, lower, upper, allowance))
 
-    def draw(self, name: str, x: float | str, values: Values, bound: bool = False) -> None:
+    def draw(self, name: str, x: float | str, values: Values) -> None:
         """Draws the largest of all values that the line of that name is given at x."""
         line, y = self.points.setdefault(name, {}), float(np.asarray(values).max())
         line[x] = max(line.get(x, y), y)
-        if bound:
-            self.bounds.add(name)
 
-    def draw_steps(self, name: str, values: Iterable[Values], bound: bool = False) -> None:
+    def draw_bound(self, of: str, x: float | str, values: Values, said: str = "bound") -> None:
+        """Draws a dotted line, called "of, said", in the colour of the line `of` if there is one."""
+        name = joined(of, said)
+        self.bounds[name] = of
+        self.draw(name, x, values)
+
+    def draw_steps(self, name: str, values: Iterable[Values]) -> None:
         """Draws the largest value of each step."""
         for t, at_step in enumerate(values):
-            self.draw(name, t, at_step, bound)
+            self.draw(name, t, at_step)
 
     def at(
         self,
@@ -179,12 +183,12 @@ class Measurement:
         measured: Values,
         bound: Values,
         floor: float = 0.0,
-        dotted: str = "",
+        said: str = "bound",
     ) -> None:
         """Compares, and draws the largest measured value and the largest bound at x."""
         self.compare(measured, bound, floor)
         self.draw(name, x, measured)
-        self.draw(dotted or f"{name}, bound", x, bound, bound=True)
+        self.draw_bound(name, x, bound, said)
 
     def by_step(
         self, name: str, measured: Steps, bound: Steps, floor: float = 0.0, first: int = 1
@@ -192,13 +196,14 @@ class Measurement:
         """Compares the steps from `first` on, and draws the worst of every step."""
         self.compare(measured[first:], bound[first:], floor)
         self.draw_steps(name, measured)
-        self.draw_steps(f"{name}, bound", bound, bound=True)
+        for t, at_step in enumerate(bound):
+            self.draw_bound(name, t, at_step)
 
-    def mark(self, failures: Mapping[str, float]) -> None:
-        """Draws a dotted vertical line, over all that is drawn, where the theory puts a failure."""
+    def mark(self, x: float, said: str, of: str = "") -> None:
+        """Draws a dotted vertical line, over all that is drawn so far, where the theory puts a failure."""
         values = [y for line in self.points.values() for y in line.values()]
         ends = [max(min(values), LEAST), max(values)]
-        self.straight += [Line(name, [x, x], ends, bound=True) for name, x in failures.items()]
+        self.straight.append(Line(joined(of, said), [x, x], ends, bound=True, of=of))
 
     def level(self, name: str, y: float, xs: Iterable[float]) -> None:
         """Draws a dotted horizontal line from the least x to the largest."""
@@ -208,10 +213,20 @@ class Measurement:
     def outcome(self, settings: str, axes: Axes) -> Outcome:
         least = LEAST if axes.log_y else -inf
         lines = [
-            Line(name, list(line), [max(y, least) for y in line.values()], name in self.bounds)
+            Line(
+                name,
+                list(line),
+                [max(y, least) for y in line.values()],
+                bound=name in self.bounds,
+                of=self.bounds.get(name, ""),
+            )
             for name, line in self.points.items()
         ]
         return Outcome(settings, np.concatenate(self.ratios), lines + self.straight, axes)
+
+
+def joined(of: str, said: str) -> str:
+    return f"{of}, {said}" if of else said
 
 
 def ratios(measured: Values, bound: Values, floor: float) -> np.ndarray:

@@ -127,6 +127,6 @@ class ChebyshevWorstMode(Theorem):
             alpha = run.states["alpha"][:, 0, :, 0].numpy()
             for t, worst in enumerate(np.abs(1 - values * alpha).max(1)):
                 factor = theory.chebyshev_factor(condition, t)
-                m.at(name, t, worst, factor, 1e-6, dotted=f"{name}, theory")
+                m.at(name, t, worst, factor, 1e-6, said="theory")
         settings = f"3 condition numbers, {steps} steps, eigenvalues at every extremum"
         return m.outcome(settings, Axes("step", "worst residual"))

@@ -47,9 +47,13 @@ class GeneralTheorem(Theorem):
         for case, outcome in measured:
             m.count(outcome.ratios)
             for line in outcome.lines:
-                name = line.name.replace(case.label, case.solver.name)
+                name, of = (
+                    text.replace(case.label, case.solver.name) for text in (line.name, line.of)
+                )
                 for at, y in enumerate(line.y):
-                    m.draw(name, line.x[at], y, line.bound)
+                    m.draw(name, line.x[at], y)
+                if line.bound:
+                    m.bounds[name] = of
         settings = f"{len(measured)} cases of registered solvers, kernels and targets"
         return m.outcome(settings, measured[0][1].axes)
 
@@ -123,9 +127,7 @@ class PolynomialRate(GeneralTheorem):
                 case.solver, prompt, steps=case.steps, interval=interval, **case.system
             )
             error = (run.predictions - exact).abs()
-            m.compare(error[1:], bound[1:] + allowed)
-            m.draw_steps(case.label, error)
-            m.draw_steps(f"{case.label}, bound", bound, bound=True)
+            m.by_step(case.label, error, bound + allowed)
         return m.outcome(case.label, Axes("step", "|f_t − f*|"))
 
 

@@ -104,7 +104,7 @@ class Knob:
         if bound > self.drawn_above:
             x = model.transformer.config.n_layers if x is None else x
             self.m.draw(name, x, error.max())
-            self.m.draw(f"{name}, predicted", x, bound, bound=True)
+            self.m.draw_bound(name, x, bound, "predicted")
         return error
 
 
@@ -133,9 +133,10 @@ class KnobDepth(Theorem):
             knob.m.count(threshold(errors[enough], errors[enough - 1], tolerance))
             layers = list(knob.m.points[name])
             least = layers[depths.index(enough)]
-            needed[f"{name}, needs {least:g} layers"] = least
+            needed[name] = least
             span += layers
-        knob.m.mark(needed)
+        for name, least in needed.items():
+            knob.m.mark(least, f"needs {least:g} layers", of=name)
         knob.m.level("ε", tolerance, span)
         settings = f"3 methods, κ = {condition:g}, ε = {tolerance:g}, {batch} prompts per depth"
         axes = Axes("layers", "|f_T − f*| / (√(kᵀA⁻¹k)·‖α*‖_A)", log_x=True)
@@ -179,7 +180,8 @@ class KnobConditioning(Theorem):
             knob.m.between(error, 0.0, bound, promise(adaptive))
             knob.m.draw("cg on ordinary prompts", condition, error)
         outside(knob, limits["chebyshev"], steps, 4 if fast else 12)
-        knob.m.mark({f"{name}, fails here": x for name, x in limits.items()})
+        for name, limit in limits.items():
+            knob.m.mark(limit, "fails here", of=name)
         knob.m.level("ε", tolerance, conditions)
         settings = f"3 methods, {points} condition numbers, {steps} steps, {batch} prompts of each"
         axes = Axes("condition number κ", "|f_T − f*| / (√(kᵀA⁻¹k)·‖α*‖_A)", log_x=True)
@@ -205,7 +207,7 @@ def outside(knob: Knob, condition: float, steps: int, points: int) -> None:
         # The promise is relative to the largest value, which beyond the interval is the error's.
         knob.m.between(error, bound, bound, promise(model) * max(1.0, bound))
         knob.m.draw(name, x, error)
-        knob.m.draw(f"{name}, predicted", x, bound, bound=True)
+        knob.m.draw_bound(name, x, bound, "predicted")
 
 
 def refused(model: CompiledModel, prompt: Prompt) -> bool:
@@ -236,7 +238,7 @@ class KnobRidge(Theorem):
         ridges = np.geomspace(1e-2, 1e4, points).tolist()
         for name, method in METHODS.items():
             limit = theory.least_ridge(method.condition(steps, tolerance), largest, smallest)
-            limits[f"{name}, fails below λ = {limit:.3g}"] = limit
+            limits[name] = limit
             # The prompts stay the same: λ alone is turned.
             errors = {
                 ridge: knob.at(name, ridge, steps, ridge, smallest, largest)
@@ -245,7 +247,8 @@ class KnobRidge(Theorem):
             sides = errors[limit * (1 + NEAR)], errors[limit * (1 - NEAR)]
             knob.m.count(threshold(*sides, tolerance))
         unfitted(knob, ridges, smallest, largest, steps)
-        knob.m.mark(limits)
+        for name, limit in limits.items():
+            knob.m.mark(limit, f"fails below λ = {limit:.3g}", of=name)
         knob.m.level("ε", tolerance, ridges)
         settings = (
             f"3 methods and the misfit, {points} ridges, {steps} steps, {batch} prompts of each"
@@ -267,5 +270,5 @@ def unfitted(knob: Knob, ridges: list[float], smallest: float, largest: float, s
             knob.m.between(misfit, lower, upper, promise(model))
             knob.m.draw(f"misfit, {name} mode", ridge, float(misfit.max()))
         if lower > 0:
-            knob.m.draw("misfit, first mode, at least", ridge, lower, bound=True)
-        knob.m.draw("misfit, last mode, at most", ridge, upper, bound=True)
+            knob.m.draw_bound("misfit, first mode", ridge, lower, "at least")
+        knob.m.draw_bound("misfit, last mode", ridge, upper, "at most")

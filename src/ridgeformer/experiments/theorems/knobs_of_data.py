@@ -64,7 +64,7 @@ class KnobCollinear(Theorem):
                 m.between(error, floor, floor if d == steps else upper, promise(cg))
                 m.draw(cg_name, d, error)
                 if floor.max() > 1e-17:
-                    m.draw(f"{cg_name}, floor", d, floor.max(), bound=True)
+                    m.draw_bound(cg_name, d, floor.max(), "floor")
                 to = LinearAttention(tops[d])
                 fixed = compiled(Chebyshev(), prompt, to, steps=steps, ridge=RIDGE)
                 level = theory.chebyshev_factor(1 + tops[d] / RIDGE, steps)
@@ -72,8 +72,9 @@ class KnobCollinear(Theorem):
                 slow = relative_energy(fixed, prompt)
                 m.between(slow, least, level, promise(fixed))
                 m.draw(fixed_name, d, slow.min())
-                m.draw(f"{fixed_name}, at least", d, least.min(), bound=True)
-        m.mark({f"cg, {t} steps, ends left of d = {t}": t for t in depths})
+                m.draw_bound(fixed_name, d, least.min(), "at least")
+        for t in depths:
+            m.mark(t, f"ends left of d = {t}", of=f"cg, {t} steps")
         settings = (
             f"{supports} supports in 1 to {features} places, {batch} prompts of each, λ = {RIDGE:g}"
         )
@@ -161,18 +162,16 @@ class KnobTemperature(Theorem):
             if temperature == cold:  # the number is for the angles of the first kind
                 m.count(new[0][:batch] / 0.1)
             # Drawn down to what the certificate leaves open.
-            for name, values in zip((FIT, f"{FIT}, at least", f"{FIT}, at most"), fit, strict=True):
-                m.draw(name, temperature, max(values[centred].max(), 1e-9), bound=name != FIT)
+            misfit, at_least, at_most = (max(values[centred].max(), 1e-9) for values in fit)
+            m.draw(FIT, temperature, misfit)
+            m.draw_bound(FIT, temperature, at_least, "at least")
+            m.draw_bound(FIT, temperature, at_most, "at most")
             m.draw(NEW, temperature, max(new[0][others].max(), 1e-9))
             if (ceiling := new[2][others].max()) < 1:
-                m.draw(f"{NEW}, at most", temperature, max(ceiling, 1e-9), bound=True)
-        m.mark(
-            {
-                f"{FIT}, half at least when hotter": hot,
-                f"{NEW}, a tenth at most when colder": cold,
-                "compile refuses when colder": coldest,
-            }
-        )
+                m.draw_bound(NEW, temperature, max(ceiling, 1e-9), "at most")
+        m.mark(hot, "half at least when hotter", of=FIT)
+        m.mark(cold, "a tenth at most when colder", of=NEW)
+        m.mark(coldest, "compile refuses when colder")
         settings = (
             f"3 kinds of prompt, {len(temperatures)} temperatures, {batch} prompts of {k} supports"
         )
@@ -267,17 +266,13 @@ class KnobWidth(Theorem):
                 if width < features:  # with all features nothing is left but round-off
                     m.draw(name, width, apart)
                     said = "predicted" if name == LEADING else "at most"
-                    m.draw(f"{name}, {said}", width, upper, bound=True)
+                    m.draw_bound(name, width, upper, said)
         m.count(measured / needed, needed / measured, len(beyond))
         enough = int(theory.sufficient_width(base, tolerance=1.0, ridge=RIDGE))
         dimension = float(effective_dimension(base, ridge=RIDGE))
-        m.mark(
-            {
-                f"{LEADING}, {needed} eigenvalues above λ": needed,
-                f"effective dimension {dimension:.3g}": dimension,
-                f"enough by the effective dimension: {enough}": enough,
-            }
-        )
+        m.mark(needed, f"{needed} eigenvalues above λ", of=LEADING)
+        m.mark(dimension, f"effective dimension {dimension:.3g}")
+        m.mark(enough, f"enough by the effective dimension: {enough}")
         m.level("½", 0.5, (1, features))
         settings = f"{features} widths, {steps} steps, {supports} prompts of {supports} supports, λ = {RIDGE:g}"
         return m.outcome(settings, Axes("feature channels m", "λ‖A⁻¹ − Â⁻¹‖₂"))

@@ -97,7 +97,7 @@ class WithoutReductions(Theorem):
             ):
                 m.count(grown / expected)
                 m.draw(mlp, t, grown)
-                m.draw(f"{mlp}, predicted", t, expected, bound=True)
+                m.draw_bound(mlp, t, expected, "predicted")
         settings = f"gated and plain ReLU MLP, {len(prompt.phi)} prompts"
         return m.outcome(settings, Axes("step t", "p_t over y"))
 

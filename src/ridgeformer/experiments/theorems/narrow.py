@@ -246,7 +246,7 @@ class NarrowTruncation(Theorem):
         for width in LINEAR.fast_widths if fast else LINEAR.widths:
             prompt = family.prompts(8 if fast else 64, seed + 1, along=width)
             case = measured(LINEAR, "leading", leading(family, width), prompt)
-            m.at("measured", width, case.difference, case.least, dotted="measured, theory")
+            m.at("measured", width, case.difference, case.least, said="theory")
             models_run.append(case)
         return m.outcome(told(models_run), Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂"))
 
@@ -267,10 +267,10 @@ class NarrowWidth(Theorem):
         shown = [c for c in models_run if c.setting.low_rank]
         for c in shown:
             m.draw(c.name, c.width, c.difference)
-            m.draw(f"{c.name}, bound", c.width, c.bound, bound=True)
+            m.draw_bound(c.name, c.width, c.bound)
         for c in shown:
             if c.name == "leading":  # all of one width have the same prompts
-                m.draw("least of rank m", c.width, c.least, bound=True)
+                m.draw_bound("", c.width, c.least, "least of rank m")
         return m.outcome(told(models_run), Axes("features kept m", "‖A⁻¹ − Â⁻¹‖₂, linear kernel"))
 
 

@@ -125,9 +125,9 @@ class SinglePrecisionCG(Theorem):
                 system = preconditioned_system(prompt, ridge=RIDGE)
                 left = lengths(prompt.y - system @ alphas[-1], 1)
                 m.draw("cg", condition, error[-1])
-                m.draw("cg, bound", condition, bound[-1], bound=True)
+                m.draw_bound("cg", condition, bound[-1])
                 m.draw("residual", condition, left)
                 size_of_target = float(lengths(prompt.y, 1).max())
-                m.draw("u·κ·‖y‖", condition, unit * condition * size_of_target, bound=True)
+                m.draw_bound("", condition, unit * condition * size_of_target, "u·κ·‖y‖")
         settings = f"{len(conditions)} condition numbers, {prompts} prompts, 3p + 2 steps"
         return m.outcome(settings, Axes("κ", "|f̂_T − f*|", log_x=True))

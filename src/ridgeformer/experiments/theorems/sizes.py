@@ -92,7 +92,7 @@ class Sizes(Theorem):
                 counted, formula = parameters_of(law.compile(4, 1, t), 4, 1, law.gated)
                 m.count(same(counted, formula))
                 m.draw(law.label, t, counted)
-                m.draw(f"{law.label}, formula", t, formula, bound=True)
+                m.draw_bound(law.label, t, formula, "formula")
         settings = f"{len(laws())} constructions, {len(sizes)} sizes of each"
         return m.outcome(settings, Axes("steps T", "parameters"))
 

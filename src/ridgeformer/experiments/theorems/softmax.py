@@ -44,7 +44,7 @@ class InterpolatedProducts(Theorem):
             error = trajectory(model, prompt).predictions - reference(model, prompt).predictions
             bound = model.certificate.absolute_error
             assert bound is not None
-            m.at("measured", width, error.abs(), bound, dotted="certified")
+            m.at("error", width, error.abs(), bound, said="certified")
         settings = f"{len(widths)} widths, {prompts} prompts of {k} supports, {steps} steps"
         return m.outcome(settings, Axes("MLP width", "|model − solver|", log_x=True))
 
@@ -150,7 +150,7 @@ class RowSumSpectrum(Theorem):
                     least, most = values.amin(-1), values.amax(-1)
                     m.count(low / least, most / high)
                     m.draw(f"{name}, {label}", k, most / least)
-                    m.draw(f"{name}, {label}, bound", k, high / low, bound=True)
+                    m.draw_bound(f"{name}, {label}", k, high / low)
         settings = (
             f"2 kernels, k = {counts[0]} … {counts[-1]}, {prompts} prompts each, λ = {ridge:g}"
         )
@@ -196,7 +196,7 @@ class SmootherLimits(Theorem):
                 apart, most = (f - limit).abs(), bound.expand_as(f)
                 m.compare(apart, bound, 1e-6)
                 m.draw(name, temperature, apart[worst, 0])
-                m.draw(f"{name}, bound", temperature, most[worst, 0], bound=True)
+                m.draw_bound(name, temperature, most[worst, 0])
         settings = f"{len(temperatures)} temperatures, {prompts} prompts of {k} supports"
         return m.outcome(
             settings, Axes("temperature τ", "distance on the hardest prompts", log_x=True)

@@ -45,7 +45,7 @@ class WidthRank(Theorem):
                 if float(bound.max()) > 1e-4:  # where it is not round-off
                     m.draw(name, rank, difference)
                     tail = theory.tail_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
-                    m.draw(f"{name}, tail bound", rank, tail, bound=True)
+                    m.draw_bound(name, rank, tail, "tail bound")
         return m.outcome(of_kernels_and_ranks(prompts), Axes("rank m", "‖A⁻¹ − Â⁻¹‖₂"))
 
 
@@ -77,7 +77,7 @@ class EffectiveDimension(Theorem):
                 if float(value.max()) > 1e-12:  # where it is not round-off
                     m.draw(name, rank, value)
                 if there.all():
-                    m.draw(f"{name}, bound", rank, bound, bound=True)
+                    m.draw_bound(name, rank, bound)
         return m.outcome(of_kernels_and_ranks(prompts), Axes("rank m", "σ_{m+1}"))
 
 
@@ -102,7 +102,7 @@ class QueryError(Theorem):
         moved = at_queries + 0.1 * alpha.mT / alpha.norm(dim=1, keepdim=True)
         cases["only k(x) moves"] = whole, moved
         for name, (low, seen) in cases.items():
-            m.at("measured", name, *error_and_bound(prompt, low, seen, kernel), 1e-9, "bound")
+            m.at("error", name, *error_and_bound(prompt, low, seen, kernel), 1e-9)
         first_term(m, drawn(Linear(), prompts, seed))
         settings = f"7 ranks and both cases of equality, {prompts} prompts of 16 supports"
         return m.outcome(settings, Axes("", "|f − f̂|", bars="beside"))
