@@ -42,24 +42,34 @@ def norm(x, weights, name, kind):
     return scaled * weights[f"{name}.w"] + weights[f"{name}.b"]
 
 
-def run(directory, phi, y, phi_query):
+def run(directory, phi, y, phi_query, loops=1):
     recipe = json.loads((Path(directory) / "config.json").read_text()).get("recipe")
     if recipe is not None and recipe["model"]["layout"] == "interleaved":
         tokens = interleaved_tokens_of(phi, y, phi_query)
         found = run_tokens(directory, tokens, 2 * phi.shape[1])
         return found.reshape(*phi_query.shape[:2], -1)
-    return run_tokens(directory, tokens_of(phi, y, phi_query), phi.shape[1] + 1)
+    return run_tokens(directory, tokens_of(phi, y, phi_query), phi.shape[1] + 1, loops)
 
 
-def run_tokens(directory, tokens, context):
+def applied(config, loops):
+    """The blocks in the order in which they are applied."""
+    first, stop = config.get("loop") or (0, 0)
+    n = config["n_layers"]
+    return [*range(first), *[*range(first, stop)] * loops, *range(stop, n)]
+
+
+def run_tokens(directory, tokens, context, loops=1):
     config = json.loads((Path(directory) / "config.json").read_text())
     w = load_file(Path(directory) / "model.safetensors")
     x = tokens.astype(config["dtype"])
-    allowed = visible(x.shape[1], context, config["mask"])
     x = x @ w["embed.W"] + w["embed.b"]
     if config["positional"] == "learned":
         x = x + w["pos"][: x.shape[1]]
-    for layer in range(config["n_layers"]):
+    if config.get("n_registers", 0):
+        rows = np.broadcast_to(w["registers"], (len(x), *w["registers"].shape))
+        x, context = np.concatenate([rows, x], axis=1), context + rows.shape[1]
+    allowed = visible(x.shape[1], context, config["mask"])
+    for layer in applied(config, loops):
         name = f"blocks.{layer}"
         z = norm(x, w, f"{name}.ln1", config["norm"])
         out = w[f"{name}.attn.b_O"]

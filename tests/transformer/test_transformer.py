@@ -1,5 +1,6 @@
 """The generic transformer: no leak, linear cost, edits, and the same numbers in NumPy."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +35,8 @@ CHOICES = {
     "norm": ["none", "layernorm", "rmsnorm"],
     "mask": ["prefix", "causal"],
     "positional": ["none", "learned"],
+    "n_registers": [0, 3],
+    "loop": [None, (1, 3)],
 }
 configs = st.fixed_dictionaries({k: st.sampled_from(v) for k, v in CHOICES.items()}).map(
     lambda chosen: TransformerConfig(**BASE, attn_scale=0.3, **chosen)
@@ -70,10 +73,10 @@ def all_states(model, prompt):
 def assert_no_leak(model, prompt, other_queries):
     changed = Prompt(prompt.phi, prompt.y, other_queries)
     before, after = all_states(model, prompt), all_states(model, changed)
-    k = prompt.supports
+    context = model.config.n_registers + prompt.supports + 1
     for site, value in before.items():
-        assert torch.equal(value[:, : k + 1], after[site][:, : k + 1]), site
-    assert not torch.equal(before["embed"][:, k + 1 :], after["embed"][:, k + 1 :])
+        assert torch.equal(value[:, :context], after[site][:, :context]), site
+    assert not torch.equal(before["embed"][:, context:], after["embed"][:, context:])
 
 
 @given(configs, st.integers(0, 2**20), st.floats(-1e6, 1e6))
@@ -115,9 +118,12 @@ def test_numpy_gives_the_same_predictions(tmp_path_factory, config, seed):
     if config.positional == "learned":
         prompt = random_prompt(seed, k=40)
     save(model, directory)
+    # Without a norm, random weights grow beyond all numbers when they are applied again.
+    loops = 1 if config.loop is None or config.norm == "none" else seed % 4
     with torch.no_grad():
-        found = model(prompt.tokens(), prompt.supports + 1).numpy()
-    expected = run(directory, *(x.numpy() for x in (prompt.phi, prompt.y, prompt.phi_query)))
+        found = model(prompt.tokens(), prompt.supports + 1, loops=loops).numpy()
+    arrays = (x.numpy() for x in (prompt.phi, prompt.y, prompt.phi_query))
+    expected = run(directory, *arrays, loops=loops)
     np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12 * np.abs(expected).max())
 
 
@@ -134,10 +140,72 @@ def test_streamed_softmax_attention_is_the_same(mask, monkeypatch):
 
 @given(configs, st.sampled_from([6, 13]), st.sampled_from([0, 1]))
 def test_some_rows_of_the_last_block_are_those_of_all(config, context, layers):
-    model = random_model(replace(config, n_layers=layers))
+    model = random_model(replace(config, n_layers=layers, loop=None))
     tokens = random_prompt(0).tokens()
     some = model.residual_stream(tokens, context, rows=slice(1, None, 2))
     torch.testing.assert_close(some, model.residual_stream(tokens, context)[:, 1::2])
+
+
+def unrolled(model, loops):
+    """The model without a loop that has the blocks of the loop once for each time."""
+    applied = model.config.applied(loops)
+    long = Transformer(replace(model.config, n_layers=len(applied), loop=None), init="zero")
+    long.load_state_dict({n: w for n, w in model.state_dict().items() if "blocks" not in n}, False)
+    for block, layer in zip(long.blocks, applied, strict=True):
+        block.load_state_dict(model.blocks[layer].state_dict())
+    return long
+
+
+@pytest.mark.parametrize("loops", [0, 1, 5])
+def test_a_loop_is_its_blocks_one_after_the_other(loops):
+    model = random_model(TransformerConfig(**BASE, loop=(1, 2), n_registers=2))
+    tokens, long = random_prompt(0).tokens(), unrolled(model, loops)
+    assert len(long.blocks) == 2 + loops
+    with torch.no_grad():
+        assert torch.equal(model(tokens, 10, loops=loops), long(tokens, 10))
+        if loops:  # edits reach one pass of the loop, and are numbered as the unrolled blocks
+            edit = [ablate_head(loops, 1)]
+            edited = model(tokens, 10, edit, loops=loops)
+            assert torch.equal(edited, long(tokens, 10, edit))
+            assert not torch.equal(edited, model(tokens, 10, loops=loops))
+
+
+def test_registers_are_read_like_context_tokens():
+    """A model whose embedding makes tokens equal to its registers gives the same without them."""
+    config = TransformerConfig(**BASE, n_registers=2, attention="linear")
+    model, tokens = random_model(config), random_prompt(0).tokens()
+    plain = Transformer(replace(config, n_registers=0), init="zero")
+    plain.load_state_dict({n: w for n, w in model.state_dict().items() if n != "registers"})
+    rows = torch.linalg.lstsq(
+        model.embed.W.mT.detach(), (model.registers - model.embed.b).mT.detach()
+    )
+    expressible = model.embed(rows.solution.mT)
+    with torch.no_grad():
+        model.registers.copy_(expressible)
+        before = torch.cat([rows.solution.mT.expand(2, -1, -1), tokens], dim=1)
+        torch.testing.assert_close(model(tokens, 10), plain(before, 12), rtol=1e-10, atol=1e-12)
+        assert not torch.allclose(model(tokens, 10), plain(tokens, 10), rtol=1e-3)
+
+
+@pytest.mark.parametrize("loop", [[2, 2], [0, 4], [-1, 2], [1], [1, 2.5], "all", 3])
+def test_an_impossible_loop_is_refused(loop):
+    with pytest.raises(Refusal, match=r"loop must be \[first, stop\]"):
+        TransformerConfig.from_dict({**BASE, "loop": loop})
+
+
+def test_a_loop_is_read_from_a_file_as_it_was_written():
+    config = TransformerConfig(**BASE, loop=(1, 2), n_registers=4)
+    written = json.loads(json.dumps(config.to_dict()))
+    assert TransformerConfig.from_dict(written) == config
+
+
+def test_a_model_without_a_loop_refuses_to_loop():
+    model, tokens = random_model(TransformerConfig(**BASE)), random_prompt(0).tokens()
+    with pytest.raises(Refusal, match="has no loop"):
+        model(tokens, 10, loops=2)
+    looped = random_model(TransformerConfig(**BASE, loop=(0, 1)))
+    with pytest.raises(Refusal, match="≥ 0; got -1"):
+        looped(tokens, 10, loops=-1)
 
 
 def test_a_model_without_mlp_can_be_drawn():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 
@@ -32,19 +32,41 @@ class TransformerConfig:
     dtype: Literal["float32", "float64"] = "float32"
     max_tokens: int = 0
     """The length of the learned positional table; it has no meaning if positional is none."""
+    n_registers: int = 0
+    """The number of constant tokens that come before the first token of every prompt."""
+    loop: tuple[int, int] | None = None
+    """Blocks first … stop − 1 are applied as often as a caller says; None repeats no block."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(TransformerConfig)
         for field in fields(self):
-            value, choices = getattr(self, field.name), get_args(hints[field.name])
+            value, hint = getattr(self, field.name), hints[field.name]
+            choices = get_args(hint) if get_origin(hint) is Literal else ()
             if choices and value not in choices:
                 raise Refusal(f"{field.name} must be one of {', '.join(choices)}; got {value!r}.")
-            if hints[field.name] is int and (not isinstance(value, int) or value < 0):
+            if hint is int and (not isinstance(value, int) or value < 0):
                 raise Refusal(f"{field.name} must be a whole number ≥ 0; got {value!r}.")
         if not isinstance(self.attn_scale, (int, float)):
             raise Refusal(f"attn_scale must be a number; got {self.attn_scale!r}.")
         if self.positional == "learned" and self.max_tokens < 1:
             raise Refusal("A learned positional table needs max_tokens ≥ 1.")
+        if self.loop is not None and not 0 <= self.loop[0] < self.loop[1] <= self.n_layers:
+            raise Refusal(
+                "loop must be [first, stop] with 0 ≤ first < stop ≤ n_layers; "
+                f"got {list(self.loop)} and {self.n_layers} layers."
+            )
+
+    def applied(self, loops: int = 1) -> list[int]:
+        """The blocks in the order in which a forward pass applies them, if it loops so often."""
+        if self.loop is None:
+            if loops != 1:
+                raise Refusal(f"The model has no loop, so it cannot be run with loops = {loops}.")
+            return list(range(self.n_layers))
+        if loops < 0:
+            raise Refusal(f"loops must be a whole number ≥ 0; got {loops}.")
+        first, stop = self.loop
+        repeated = [*range(first, stop)] * loops
+        return [*range(first), *repeated, *range(stop, self.n_layers)]
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -61,4 +83,12 @@ class TransformerConfig:
         missing = required - set(values)
         if missing:
             raise Refusal(f"The configuration lacks {', '.join(sorted(missing))}.")
-        return TransformerConfig(**{name: values[name] for name in known & set(values)})
+        options = {name: values[name] for name in known & set(values)}
+        match options.get("loop"):
+            case None:
+                pass
+            case [int(first), int(stop)]:
+                options["loop"] = first, stop
+            case other:
+                raise Refusal(f"loop must be [first, stop], two layers; got {other!r}.")
+        return TransformerConfig(**options)

@@ -1,6 +1,6 @@
 """Interventions on a forward pass, which are values passed to `forward` and not modes of the model.
 
-The sites of block l, whose values have shape [batch, n, …], are:
+The sites of block l, whose values have shape [batch, n, …], registers first, are:
 
     embed                    the residual stream before the first block       d_model
     blocks.l.attn.z          each head's output before W_O                    n_heads, d_head
@@ -8,6 +8,8 @@ The sites of block l, whose values have shape [batch, n, …], are:
     blocks.l.resid_mid       the residual stream after attention              d_model
     blocks.l.mlp_out         what the MLP adds                                d_model
     blocks.l.resid_post      the residual stream after the block              d_model
+
+A model with a loop counts its blocks in the order in which they are applied.
 """
 
 from __future__ import annotations

@@ -6,6 +6,10 @@ A sequence consists of context tokens and then query tokens. A context token rea
 under the prefix mask, and those up to itself under the causal mask. A query reads the context and
 itself, and no other token reads a query. The rows of the context are computed from the context alone,
 so that no bit of them can depend on a query.
+
+A model may have registers, which are constant rows of the residual stream. They stand before the tokens
+of every prompt and belong to the context. It may also have a loop, a run of blocks that is applied as
+often as the caller says.
 """
 
 from __future__ import annotations
@@ -114,6 +118,10 @@ class Transformer(nn.Module):
             self.pos = nn.Parameter(
                 torch.zeros(config.max_tokens, config.d_model, dtype=config.torch_dtype)
             )
+        if config.n_registers:
+            self.registers = nn.Parameter(
+                torch.zeros(config.n_registers, config.d_model, dtype=config.torch_dtype)
+            )
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         if config.norm != "none":
             self.ln_final = Norm(config.norm, config.d_model, config.torch_dtype)
@@ -136,10 +144,13 @@ class Transformer(nn.Module):
         context: int,
         edits: Edits = (),
         rows: slice = ALL,
+        loops: int = 1,
     ) -> Float[Tensor, "batch some d_model"]:
-        """The residual stream after the last block, at the tokens in `rows`.
+        """The residual stream after the last block, at the rows in `rows`.
 
-        The first `context` tokens are the context, and the others are queries.
+        The first `context` tokens are the context, and the others are queries. Registers are rows
+        before the first token. Blocks in the loop are applied `loops` times; sites of edits number the
+        blocks in the order in which they are applied.
         """
         if tokens.ndim != 3 or tokens.shape[-1] != self.config.d_in:
             raise Refusal(
@@ -147,7 +158,8 @@ class Transformer(nn.Module):
             )
         if not 0 < context <= tokens.shape[1]:
             raise Refusal(f"context must be between 1 and {tokens.shape[1]} tokens; got {context}.")
-        check_sites(edits, self.config.n_layers)
+        applied = self.config.applied(loops)
+        check_sites(edits, len(applied))
         x: Tensor = self.embed(tokens.to(self.config.torch_dtype))
         if self.config.positional == "learned":
             if tokens.shape[1] > self.config.max_tokens:
@@ -156,10 +168,14 @@ class Transformer(nn.Module):
                     f"got {tokens.shape[1]}."
                 )
             x = x + self.pos[: tokens.shape[1]]
+        if self.config.n_registers:
+            x = torch.cat([self.registers.expand(len(x), -1, -1), x], dim=1)
+            context += self.config.n_registers
         x = apply_edits(edits, "embed", x)
-        last = len(self.blocks) - 1
-        for layer, block in enumerate(self.blocks):
-            x = block(x, context, edits, f"blocks.{layer}", rows if layer == last else ALL)
+        last = len(applied) - 1
+        for number, layer in enumerate(applied):
+            block = self.blocks[layer]
+            x = block(x, context, edits, f"blocks.{number}", rows if number == last else ALL)
         return x if last >= 0 else x[:, rows]
 
     def readout(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_out"]:
@@ -168,15 +184,23 @@ class Transformer(nn.Module):
         return out
 
     def forward(
-        self, tokens: Float[Tensor, "batch n d_in"], context: int, edits: Edits = ()
+        self,
+        tokens: Float[Tensor, "batch n d_in"],
+        context: int,
+        edits: Edits = (),
+        loops: int = 1,
     ) -> Float[Tensor, "batch q d_out"]:
         """Predictions at the query tokens."""
-        return self.readout(self.residual_stream(tokens, context, edits)[:, context:])
+        stream = self.residual_stream(tokens, context, edits, loops=loops)
+        return self.readout(stream[:, self.config.n_registers + context :])
 
     def __repr__(self) -> str:
         c, parameters = self.config, sum(p.numel() for p in self.parameters())
+        mlp = f"a {c.mlp} MLP" if c.d_mlp else "no MLP"
+        registers = f", {c.n_registers} registers" if c.n_registers else ""
+        loop = "" if c.loop is None else f", blocks {c.loop[0]} to {c.loop[1] - 1} in a loop"
         return (
-            f"Transformer: {c.n_layers} layers of {c.attention} attention and a {c.mlp} MLP, d_model "
+            f"Transformer: {c.n_layers} layers of {c.attention} attention and {mlp}, d_model "
             f"{c.d_model}, {c.n_heads} heads of {c.d_head}, d_mlp {c.d_mlp}, norm {c.norm}, {c.mask} "
-            f"mask, {c.dtype}; {parameters:,} parameters"
+            f"mask{registers}{loop}, {c.dtype}; {parameters:,} parameters"
         )

@@ -82,6 +82,9 @@ def statement(name: str) -> Statement:
     )
 
 
+DISPLAY = '<span class="display">'
+
+
 def function_of(name: str) -> Callable[..., object]:
     """The function of `theory` or `analysis` that has this name."""
     for room in map(import_module, ROOMS):
@@ -105,7 +108,7 @@ def statement_html(names: Sequence[str], measured: str) -> str:
     if measured:
         parts.append(f"<b>Measured.</b> {maths(measured)}")
     # A formula on lines of its own has its margin already.
-    return re.sub(r'(display="block".*?</math>)<br><br>', r"\1<br>", "<br><br>".join(parts))
+    return re.sub(f"({DISPLAY}.*?</math></span>)<br><br>", r"\1<br>", "<br><br>".join(parts))
 
 
 def html_of(text: str) -> str:
@@ -115,8 +118,11 @@ def html_of(text: str) -> str:
 
 
 def formula(source: str) -> str:
-    display = source.startswith("$$")
-    return convert(" ".join(source.strip("$").split()), display="block" if display else "inline")
+    """A formula as MathML. One on lines of its own scrolls by itself if the page is narrower."""
+    latex = " ".join(source.strip("$").split())
+    if source.startswith("$$"):
+        return f"{DISPLAY}{convert(latex, display='block')}</span>"
+    return convert(latex, display="inline")
 
 
 def prose(source: str) -> str:

@@ -9,7 +9,7 @@ REFERENCES: dict[str, str] = {
     "cortes-mohri-talwalkar-2010": "C. Cortes, M. Mohri, A. Talwalkar: On the impact of kernel approximation on learning accuracy. AISTATS, 2010.",
     "eckart-young-1936": "C. Eckart, G. Young: The approximation of one matrix by another of lower rank. Psychometrika 1, 211–218, 1936.",
     "golub-overton-1988": "G. H. Golub, M. L. Overton: The convergence of inexact Chebyshev and Richardson iterative methods for solving linear systems. Numerische Mathematik 53, 571–593, 1988.",
-    "golub-varga-1961": "G. H. Golub, R. S. Varga: Chebyshev semi-iterative methods, successive overrelaxation iterative methods, and second order Richardson iterative methods. Numerische Mathematik 3, 147–168, 1961.",
+    "golub-varga-1961": "G. H. Golub, R. S. Varga: Chebyshev semi-iterative methods, successive overrelaxation iterative methods, and second order Richardson iterative methods, parts I and II. Numerische Mathematik 3, 147–156 and 157–168, 1961.",
     "greenbaum-1997": "A. Greenbaum: Iterative Methods for Solving Linear Systems. SIAM, 1997.",
     "greenbaum-1997-residual": "A. Greenbaum: Estimating the attainable accuracy of recursively computed residual methods. SIAM Journal on Matrix Analysis and Applications 18, 535–551, 1997.",
     "hestenes-stiefel-1952": "M. R. Hestenes, E. Stiefel: Methods of conjugate gradients for solving linear systems. Journal of Research of the National Bureau of Standards 49, 409–436, 1952.",
