@@ -1,18 +1,19 @@
 """Silence a part of a compiled model: it must compute what its solver computes without that part.
 
-**Mat-vec heads.** In products that are silenced, A p is λ p. Where predictions come from depends on
-the construction, and so does what is left of them when a head is silenced at the queries too:
+**Mat-vec heads.** In a silenced product, A p becomes λ p. Where predictions come from depends on
+the construction, and so does what is left of them when a head is silenced at the queries as well:
 
     α grows by multiples of p  f grows with α by the same K p: that step's share of f is lost
     fixed coefficients         the head that gives K α_t to the next step is f_t at the queries: f_t = 0
     α and p, behind softmax    f has a head of its own: f_t = k(x)ᵀα_t, whatever α_t has become
 
-Silenced at the supports only, every construction reads f_t = k(x)ᵀα_t.
+If heads are silenced at the supports only, every construction reads f_t = k(x)ᵀα_t.
 
-**Reductions** of an adaptive solver. Without them ρ = 0. A table's value at 0 is its end, so 1/ρ̂ and 1/pᵀAp stay
-finite, but ρ̂ is held at 0: the step length is 0 and so is α, and β = ρ·(1/ρ̂) = 0. What remains is
-the change of unit: r_t = p_t = c_t(0)·r_{t−1}, a multiple of y. Without any head that reads from or
-writes to the aggregator nothing is sent to the supports at all, and r and p are 0 as well.
+**Reductions.** Without its reductions, an adaptive solver has ρ = 0. The value of a table at 0 is
+that of its end, so 1/ρ̂ and 1/pᵀAp stay finite, but ρ̂ is held at 0: the step length is 0 and so is
+α, and β = ρ·(1/ρ̂) = 0. What remains is the change of unit: r_t = p_t = c_t(0)·r_{t−1}, a multiple
+of y. Without any head that reads from or writes to the aggregator, nothing is sent to the supports
+at all, and r and p are 0 as well.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ HeadAt = tuple[int, int]
 
 
 def heads_that(model: CompiledModel, *, reads: Place, writes: Place) -> list[HeadAt]:
-    """Heads that read from and write to such tokens."""
+    """The heads that read from the tokens at `reads` and write to those at `writes`."""
     heads = (head for head in model.heads() if (head.source, head.to) == (reads, writes))
     return [(head.layer, head.head) for head in heads]
 
 
 def matvec_heads(model: CompiledModel) -> list[HeadAt]:
-    """Heads whose output is K times a vector that the recurrence multiplies, in the order of the steps."""
+    """The heads that carry out the recurrence's products with K, in the order of the steps."""
     certificate = model.certificate
     if certificate.ridge is None or certificate.space != "dual":
         raise Refusal("Only dual models of solvers have heads that multiply by K: compile one.")
@@ -62,7 +63,7 @@ def matvec_heads(model: CompiledModel) -> list[HeadAt]:
 
 
 def silence(at: HeadAt, place: Where, supports: int) -> Edit:
-    """The head's output is 0, at all tokens or at the supports only."""
+    """An edit that sets the head's output to 0, at all tokens or at the supports only."""
     if place == "everywhere":
         return ablate_head(*at)
 
@@ -76,15 +77,15 @@ def silence(at: HeadAt, place: Where, supports: int) -> Edit:
 
 @dataclass(frozen=True)
 class MatvecAblation:
-    """Distances are the largest over steps and prompts, relative to the intact solver's."""
+    """Distances are the largest over steps and prompts, relative to the intact solver's values."""
 
     heads: tuple[HeadAt, ...]
     place: Where
     alpha_apart: float
-    """Of α_1 … α_T to the solver's without those products."""
+    """The distance of α_1 … α_T from those of the solver without these products."""
     prediction_apart: float
     intact_alpha_apart: float
-    """The control: of α_1 … α_T to the intact solver's."""
+    """The control: the distance of α_1 … α_T from those of the intact solver."""
 
 
 def ablate_matvecs(
@@ -94,7 +95,7 @@ def ablate_matvecs(
     place: Where = "everywhere",
     which: Sequence[int] | None = None,
 ) -> MatvecAblation:
-    """Silences all mat-vec heads, or those of the given numbers, and compares with the reference."""
+    """Silences all mat-vec heads, or those numbered in `which`, and compares with the reference."""
     heads = matvec_heads(model)
     chosen = list(range(len(heads))) if which is None else list(which)
     edits = [silence(heads[i], place, prompt.supports) for i in chosen]
@@ -114,7 +115,7 @@ def expected_without(
     model: CompiledModel, prompt: Prompt, place: Where, silenced: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """α_t and f_t of the solver when the silenced heads' products are missing."""
-    # A method that multiplies K by α asks for K α_0 = 0 first, for which no head is spent.
+    # A method that multiplies α by K asks for K α_0 = 0 first, for which there is no head.
     asked = coefficients(model, prompt)[0].asked
     first = asked - program_of(model).products
     machine, alpha = coefficients(model, prompt, [i + first for i in silenced])
@@ -141,19 +142,19 @@ class AggregatorAblation:
     largest_alpha: float
     largest_prediction: float
     state_apart: tuple[float, ...]
-    """By step, of the states that the model shows (α, r, p) to the prediction, over its size. Each r
-    is 10¹⁵ times the last: a plain ReLU MLP follows until r exceeds the constant with which it
-    silences neurons, a gated one at all steps."""
+    """For each step, the distance of the model's states (α, r, p) from the expected ones, relative
+    to their size. Each r is 10¹⁵ times the last: a plain ReLU MLP follows until r exceeds the
+    constant with which it silences neurons, and a gated MLP follows at all steps."""
     growth: tuple[float, ...]
-    """By step, p_t over y: the product of the tables' values at 0."""
+    """For each step, the ratio of p_t to y: the product of the tables' values at 0."""
     intact_alpha_apart: float
-    """The control: of α_1 … α_T to the intact solver's."""
+    """The control: the distance of α_1 … α_T from those of the intact solver."""
 
 
 def ablate_aggregator(
     model: CompiledModel, prompt: Prompt, part: Literal["reductions", "all"]
 ) -> AggregatorAblation:
-    """Silences the heads that read into the aggregator, or all that read from or write to it."""
+    """Silences the heads from data to the aggregator, or all that read from or write to it."""
     program = program_of(model)
     if not program.adaptive or model.certificate.attention != "linear":
         raise Refusal(
@@ -190,7 +191,10 @@ def ablate_aggregator(
 
 
 def growth_without_reductions(model: CompiledModel) -> tuple[float, ...]:
-    """By step, what p_t over y must be: the product of what each table of x^(−1/2) gives for 0."""
+    """For each step, the expected ratio of p_t to y.
+
+    It is the product of the values at 0 of the tables of x^(−1/2).
+    """
     zero = torch.zeros(1, dtype=torch.float64)
     units = [op for op in program_of(model).ops if isinstance(op, Unit)]
     tables = torch.cat([unit_table(op.lo, op.hi)(zero) for op in units])

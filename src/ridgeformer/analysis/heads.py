@@ -1,4 +1,4 @@
-"""Who reads from whom, and which outputs a head serves."""
+"""Which tokens read from which, and which outputs a head serves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class HeadEffect:
     """The tokens that it reads from: data (supports and queries) or aggregator."""
     to: str
     moved: tuple[float, ...]
-    """By output, how far the last prediction moves when the head is silent, over its largest entry."""
+    """For each output, the change of the last prediction when the head is silenced, relative to the
+    largest entry of the prediction."""
 
     def serves(self, threshold: float = 1e-6) -> tuple[int, ...]:
         """The outputs whose predictions move."""
@@ -32,7 +33,7 @@ class HeadEffect:
 
 
 def head_effects(model: CompiledModel, prompt: Prompt) -> tuple[HeadEffect, ...]:
-    """Each head silenced alone."""
+    """The effect of silencing each head on its own."""
     intact = trajectory(model, prompt).final
     size = intact.abs().amax((0, 1))
     effects = []
@@ -45,16 +46,16 @@ def head_effects(model: CompiledModel, prompt: Prompt) -> tuple[HeadEffect, ...]
 
 @dataclass(frozen=True)
 class Sharing:
-    """How many heads serve how many outputs, by what they connect."""
+    """The heads of one connection, counted by the number of outputs that they serve."""
 
     connection: str
     heads: int
     by_outputs_served: tuple[int, ...]
-    """Entry n: how many heads move exactly n outputs' predictions."""
+    """Entry n is the number of heads that move the predictions of exactly n outputs."""
 
 
 def sharing(effects: tuple[HeadEffect, ...]) -> tuple[Sharing, ...]:
-    """Shared against dedicated heads."""
+    """Counts shared and dedicated heads, connection by connection."""
     rows = []
     for connection in sorted({f"{e.source} → {e.to}" for e in effects}):
         among = [e for e in effects if f"{e.source} → {e.to}" == connection]
@@ -75,14 +76,14 @@ class Message:
     heads: int
     does: tuple[str, ...]
     outside: float
-    """The largest entry that these heads write at other tokens than `to`; 0 when the label is right."""
+    """The largest entry that they write at tokens other than `to`; 0 if the label is right."""
     overheard: float | None
-    """The largest entry that they write because of other tokens than `source`, likewise; not known for
-    softmax, where every token counts in the normaliser."""
+    """The largest entry that they write because of tokens other than `source`; 0 if the label is
+    right. It is None for softmax, where every token contributes to the normaliser."""
 
 
 def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
-    """For each layer, which tokens read from which, with what the heads really do beside it."""
+    """For each layer, which tokens read from which by the labels, and what the heads really do."""
     k, blocks = prompt.supports, model.transformer.blocks
     before = ["embed", *(f"blocks.{layer}.resid_post" for layer in range(len(blocks) - 1))]
     after = [f"blocks.{layer}.attn.z" for layer in range(len(blocks))]
@@ -114,7 +115,7 @@ def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
 
 
 def said_by(attention: Attention, head: int, x: Tensor, who: Tensor, context: int) -> Tensor:
-    """What a linear head writes if only the tokens in `who` are heard, [batch, n, d_head]."""
+    """What a linear head writes if it reads only the tokens in `who`, [batch, n, d_head]."""
     with torch.inference_mode():
         q, k, v = (found[:, head] for found in attention.project(x, "QKV"))
         k = attention.config.attn_scale * k * who[:, None]

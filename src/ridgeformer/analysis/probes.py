@@ -1,8 +1,9 @@
-"""Linear probes: is a quantity of the recurrence in the residual stream, whoever wrote it where?
+"""Linear probes: is a quantity of the recurrence in the residual stream, wherever it may be?
 
-A probe is one ridge regression from a token's stream to the quantity, for all prompts alike; it is
-not told the layout. The prompts are split in three: the probe is fitted on the first part, the site
-is chosen on the second, and the score is of the third, with a 95 % bootstrap interval over prompts.
+A probe is a single ridge regression from a token's stream to the quantity, the same for all
+prompts; it is not told the layout. The prompts are split into three parts: the probe is fitted on
+the first, the site is chosen on the second, and the score is computed on the third, with a 95 %
+bootstrap interval over prompts.
 
 Vectors (α_t, r_t, p_t at the supports) are compared by the cosine within each prompt, and targets
 start with length 1 in each prompt: r and p are kept in a unit that changes with prompt and step, so
@@ -11,17 +12,18 @@ target the length that the last probe found for it, so that no prompt is held to
 not have; held-out prompts are never rescaled. Scalars (at the aggregator) are one number per prompt and
 are compared by their correlation over prompts, since any positive constant has a cosine near 1.
 
-Three controls, each with a site of its own choice: the same probe on the embedding alone, which
-holds y and φ already (α_1 and r_0 are multiples of y); on a transformer of the same shape with
-random weights; and on targets that were dealt to other prompts. **Chance** is a mean cosine of 0, which
-is what the last control has: a score is at chance when it is within four standard errors of 0.
+There are three controls, each with a site of its own choice: the same probe on the embedding alone,
+which holds y and φ already (α_1 and r_0 are multiples of y); on a transformer of the same shape
+with random weights; and on targets that were dealt to other prompts. **Chance** is a mean cosine of
+0, which is what the last control has: a score is at chance when it is within four standard errors
+of 0.
 
 A random stream is not at chance for whole vectors, since it still holds y, and α_t and p_t point partly
 along y. What is **new** in step t is r_t: it is orthogonal to y, Ky, …, K^{t−1}y, and α_{t+1} and p_t are
-r_t and vectors of earlier steps. `probe_new_parts` frees stream and targets, within each prompt, of
-that Krylov space before it fits, so that only the t-th product with K can score. One random layer of
-attention may still do so at t = 1: Σ_j (x_iᵀM x_j)(x_jᵀv) has Ky among its terms. Nothing of the kind
-is expected for t ≥ 2, which needs two products in a row.
+combinations of r_t and vectors of earlier steps. `probe_new_parts` projects that Krylov space out
+of stream and targets, within each prompt, before it fits, so that only the t-th product with K can
+score. One random layer of attention may still do so at t = 1: Σ_j (x_iᵀM x_j)(x_jᵀv) has Ky among
+its terms. Nothing of the kind is expected for t ≥ 2, which needs two products in a row.
 """
 
 from __future__ import annotations
@@ -43,10 +45,10 @@ from ridgeformer.types import Refusal
 
 RESAMPLES = 1000
 PENALTY = 1e-10
-"""Of the ridge regression, on columns of variance 1 and a mean squared error."""
+"""The penalty of the ridge regression, for columns of variance 1 and a mean squared error."""
 
 ROUNDS = 5
-"""Regressions in which the lengths of targets are found."""
+"""The number of regressions in which the lengths of targets are found."""
 
 Target = tuple[str, int]
 """A quantity's name and its step."""
@@ -54,7 +56,7 @@ Target = tuple[str, int]
 
 @dataclass(frozen=True)
 class Score:
-    """Over the prompts that were held out: the value and its 95 % interval."""
+    """How well a probe does on the prompts that were held out, with a 95 % interval."""
 
     site: str
     value: float
@@ -71,7 +73,7 @@ class Probe:
     random_weights: Score
     shuffled: Score
     by_site: tuple[tuple[str, float], ...]
-    """What `found` is at every site, in order, on the same held-out prompts."""
+    """The value of `found` at every site, in order, on the same held-out prompts."""
 
 
 def solved(model: CompiledModel, prompt: Prompt) -> Mapping[str, Tensor]:
@@ -108,7 +110,7 @@ def scalars(model: CompiledModel, prompt: Prompt) -> dict[Target, Float[Tensor, 
 
 
 def random_weights(transformer: Transformer, supports: int, seed: int) -> Transformer:
-    """The same shape with GPT-2's initial weights; linear attention then averages, to stay finite."""
+    """The same shape with GPT-2's initial weights; linear attention averages, to stay finite."""
     config = transformer.config
     if config.attention == "linear":
         config = replace(config, attn_scale=1 / (supports + 1))
@@ -118,11 +120,11 @@ def random_weights(transformer: Transformer, supports: int, seed: int) -> Transf
 
 
 Sites = Mapping[str, Float[Tensor, "batch tokens width"]]
-"""By site, its stream at the tokens of interest, with columns of mean 0 and variance 1."""
+"""For each site, its stream at the tokens of interest, with columns of mean 0 and variance 1."""
 
 
 def standardised(stream: Tensor, fitted: int) -> Tensor:
-    """Scaled by the prompts that are fitted; without the columns that never change there."""
+    """The stream, standardised over the fitted prompts, without columns that are constant there."""
     rows = stream[:fitted].flatten(0, 1)
     mean, spread = rows.mean(0), rows.std(0)
     varies = spread > 1e-9 * (mean.abs() + spread.max())
@@ -130,7 +132,7 @@ def standardised(stream: Tensor, fitted: int) -> Tensor:
 
 
 def fit(columns: Tensor, target: Tensor, fitted: int) -> Tensor:
-    """What the probe says for every prompt, [batch, tokens]."""
+    """The output of the fitted probe for every prompt, [batch, tokens]."""
     rows, goal = columns[:fitted], target[:fitted]
     x = rows.flatten(0, 1)
     gram = x.mT @ x / len(x) + PENALTY * torch.eye(x.shape[1], dtype=x.dtype)
@@ -139,7 +141,7 @@ def fit(columns: Tensor, target: Tensor, fitted: int) -> Tensor:
     for _ in range(ROUNDS if goal.shape[1] > 1 else 1):
         y = (length * goal).flatten()
         weights, mean = solved @ (y - y.mean()), y.mean()
-        # Of length at least 0: a prompt may have its own unit, but not its own sign.
+        # The length is at least 0: a prompt may have its own unit, but not its own sign.
         length = ((rows @ weights + mean) * goal).sum(1, keepdim=True).clamp(min=0)
         length = length / length.square().mean().sqrt().clamp(min=1e-12)
     said: Tensor = columns @ weights + mean
@@ -147,7 +149,10 @@ def fit(columns: Tensor, target: Tensor, fitted: int) -> Tensor:
 
 
 def agreement(said: Tensor, target: Tensor) -> Tensor:
-    """[…, batch, tokens]: the mean cosine within prompts, or for one token the correlation over them."""
+    """The mean cosine within prompts, or for a single token the correlation over prompts.
+
+    Both arguments have the shape […, batch, tokens].
+    """
     if said.shape[-1] > 1:
         return torch.cosine_similarity(said, target, dim=-1).mean(-1)
     said, target = (v[..., 0] - v[..., 0].mean(-1, keepdim=True) for v in (said, target))
@@ -155,7 +160,10 @@ def agreement(said: Tensor, target: Tensor) -> Tensor:
 
 
 def best(said: Mapping[str, Tensor], target: Tensor, fitted: int, chosen: int, seed: int) -> Score:
-    """Of what probes at several sites say: the one that does best before `chosen`, scored after."""
+    """The score of the best of several sites.
+
+    The site is chosen on the prompts from `fitted` to `chosen`, and scored on those after them.
+    """
     if not said:  # the aggregator's embedding is the same in all prompts
         return Score("none", 0.0, 0.0, 0.0)
     middle = slice(fitted, chosen)
@@ -170,12 +178,16 @@ def best(said: Mapping[str, Tensor], target: Tensor, fitted: int, chosen: int, s
 
 @dataclass(frozen=True)
 class Split:
-    """Prompts before `fitted` are fitted, sites are chosen on those before `chosen`."""
+    """The division of the prompts into three parts.
+
+    Probes are fitted on the prompts before `fitted`, and sites are chosen on those between `fitted`
+    and `chosen`; the others are held out.
+    """
 
     fitted: int
     chosen: int
     order: Tensor
-    """Whose target each prompt gets when targets are dealt."""
+    """The prompt whose target each prompt gets when targets are dealt."""
     seed: int
 
     @classmethod
@@ -187,13 +199,13 @@ class Split:
         return found
 
     def sites(self, stream: Mapping[str, Tensor]) -> Sites:
-        """Those sites that are finite and that change."""
+        """The sites whose streams are finite and not constant, standardised."""
         finite = {name: x for name, x in stream.items() if torch.isfinite(x).all()}
         made = {name: standardised(x, self.fitted) for name, x in finite.items()}
         return {name: columns for name, columns in made.items() if columns.shape[-1]}
 
     def probe(self, what: Target, goal: Tensor, dealt: Tensor, mine: Sites, random: Sites) -> Probe:
-        """One target at all sites, with its controls."""
+        """Probes for one target at all sites, with the controls."""
 
         def fit_all(where: Sites, target: Tensor) -> dict[str, Tensor]:
             return {name: fit(columns, target, self.fitted) for name, columns in where.items()}
@@ -215,14 +227,14 @@ class Split:
 def both_streams(
     model: CompiledModel, prompt: Prompt, seed: int, tokens: slice
 ) -> list[dict[str, Tensor]]:
-    """Of the model and of random weights, at some tokens."""
+    """The streams of the model and of its copy with random weights, at the given tokens."""
     control = random_weights(model.transformer, prompt.supports, seed)
     pair = (streams(transformer, prompt) for transformer in (model.transformer, control))
     return [{name: x[:, tokens] for name, x in found.items()} for found in pair]
 
 
 def probe_vectors(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
-    """Probes for every vector of the model's solver; half of the prompts are fitted."""
+    """Probes for every vector of the model's solver, fitted on half of the prompts."""
     return probe_all(model, prompt, vectors(model, prompt), slice(0, prompt.supports), seed)
 
 
@@ -248,8 +260,10 @@ def probe(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ..
 
 
 def probe_new_parts(model: CompiledModel, prompt: Prompt, *, seed: int) -> tuple[Probe, ...]:
-    """Probes for r_1, r_2, … given y, Ky, …: a partial regression, in which each prompt may have its
-    own coefficients on the Krylov space of the steps before."""
+    """Probes for r_1, r_2, … given y, Ky, …, by partial regression.
+
+    Each prompt may have its own coefficients on the Krylov space of the earlier steps.
+    """
     split = Split.of(len(prompt.y), seed)
     found = vectors(model, prompt).items()
     residuals = torch.stack([v for (name, _), v in found if name == "r"], dim=-1)

@@ -20,7 +20,7 @@ from ridgeformer.types import Refusal
 
 
 class WithoutKernel(EagerMachine):
-    """K v is 0 in the products whose numbers are in `dropped`, counted from 0 as they are asked for."""
+    """A machine that returns 0 for the products K v whose numbers, from 0 on, are in `dropped`."""
 
     dropped: Collection[int] = ()
     asked = 0
@@ -30,7 +30,7 @@ class WithoutKernel(EagerMachine):
         return torch.zeros_like(v) if self.asked - 1 in self.dropped else super().kernel_product(v)
 
     def row_sums(self) -> Tensor:
-        """The preconditioner comes from the heads' normaliser, which stays."""
+        """The preconditioner comes from the heads' normaliser, which is left intact."""
         return 1 + EagerMachine.kernel_product(self, torch.ones_like(self.prompt.y[..., :1]))
 
 
@@ -67,7 +67,7 @@ def program_of(model: CompiledModel) -> Program:
 def values_without_reductions(
     program: Program, prompt: Prompt, kernel: Kernel
 ) -> dict[Channel, Tensor]:
-    """Every value of the program with each uᵀv taken for 0; clamps and tables are the model's own."""
+    """Every value of the program if each uᵀv is 0; clamps and tables are those of the model."""
     machine = EagerMachine(prompt, kernel, program.ridge)
     values: dict[Channel, Tensor] = {}
     for op in program.ops:
@@ -77,6 +77,6 @@ def values_without_reductions(
 
 
 def apart(found: Tensor, expected: Tensor, size: Tensor | None = None) -> float:
-    """The largest difference, over the largest entry of `size`, or of what is expected; 0/0 is 0."""
+    """The largest difference, relative to the largest entry of `size` or `expected`; 0/0 is 0."""
     scale = float((expected if size is None else size).abs().max())
     return float((found - expected).abs().max()) / (scale or 1.0)

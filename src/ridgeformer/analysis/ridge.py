@@ -1,8 +1,9 @@
 """λ is a number in the weights: change it there, and predictions move as ridge regression says.
 
 Where K p + λ p is read, λ is an entry of a weight matrix. A twin, compiled for λ' and otherwise the
-same, shows which: the entries that are λ'/λ times as large. Whatever else differs belongs to tables,
-whose ranges depend on λ, and stays: inside their ranges tables give the same reciprocals.
+same, shows which entries these are: its own are λ'/λ times as large. All other differences belong
+to tables, whose ranges depend on λ. They are left alone, because the tables give the same
+reciprocals inside their ranges.
 
 With f(λ) = k(x)ᵀ(K + λI)⁻¹y the derivative is −k(x)ᵀA⁻²y.
 """
@@ -30,23 +31,25 @@ class RidgeChange:
     ridge: float
     changed_to: float
     weights: tuple[str, ...]
-    """The tensor of each entry that was changed."""
+    """For each entry that was changed, the name of its tensor."""
     prediction_apart: float
-    """To the solver at the new ridge, at every step."""
+    """The distance to the solver at the new ridge, over all steps."""
     unchanged_apart: float
-    """The control: to the solver at the old ridge."""
+    """The control: the distance to the solver at the old ridge, over all steps."""
     slope_apart: float
-    """Of (f(λ') − f(λ))/(λ' − λ) to −k(x)ᵀA⁻²y, which is of the order of λ' − λ once the
-    solver has converged, and says nothing before."""
+    """The distance of (f(λ') − f(λ))/(λ' − λ) from −k(x)ᵀA⁻²y, relative to the largest entry of the
+    latter. It is of the order of λ' − λ once the solver has converged, and says nothing before."""
     slope_cosine: float
-    """Over all prompts and queries: whether predictions move in the right direction."""
+    """The cosine of these two slopes over all prompts and queries: whether predictions move in the
+    right direction."""
 
 
 def ridge_entries(model: CompiledModel, twin: CompiledModel) -> dict[str, Tensor]:
-    """By tensor, which entries are proportional to λ: of heads where heads read A p, else of MLPs.
+    """For each tensor, the entries proportional to λ: in heads if heads read A p, else in MLPs.
 
-    Beside heads that read A p, an MLP's entries in proportion to λ are the ends of tables, and so
-    are those of a gate. Methods with momentum have no such entry: theirs is a sum, as in ω − ωηλ.
+    If heads read A p, the entries of an MLP that are proportional to λ are the ends of tables, and
+    so are those of a gate. Methods with momentum have no such entry: theirs is a sum such as
+    ω − ωηλ.
     """
     ratio = ridge_of(twin) / ridge_of(model)
     theirs = twin.transformer.state_dict()
@@ -74,7 +77,7 @@ def with_ridge(model: CompiledModel, twin: CompiledModel) -> CompiledModel:
 
 
 def change_ridge(model: CompiledModel, twin: CompiledModel, prompt: Prompt) -> RidgeChange:
-    """Puts the twin's λ into the model's weights."""
+    """Puts the twin's λ into the model's weights, and compares predictions with the solver's."""
     ridge, other = ridge_of(model), ridge_of(twin)
     found = trajectory(with_ridge(model, twin), prompt).predictions
     machine, old = coefficients(model, prompt)

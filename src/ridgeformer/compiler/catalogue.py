@@ -1,4 +1,4 @@
-"""Everything that compiles: each combination of the registries tried, with its size and its promise.
+"""Everything that compiles: each combination of registered members, with its size and its promise.
 
 The conformance suite runs over these entries, and docs/compiles.md is written from them, so neither
 can fall behind the compiler. `python -m ridgeformer.compiler.catalogue` writes the table.
@@ -94,7 +94,7 @@ def targets(solver: Solver, kernel: Kernel) -> Iterator[Target]:
     """Every kind of target, with the domain in which it is tried."""
     try:
         top = MAX_SUPPORTS * kernel.range(MAX_NORM).most
-    except Refusal:  # a kernel that says nothing of its values is refused by the compiler
+    except Refusal:  # a kernel that says nothing about its values is refused by the compiler
         top = float(MAX_SUPPORTS)
     for causal in (False, True):
         for products in (None, Exact()):
@@ -132,7 +132,7 @@ def attempts() -> tuple[Attempt, ...]:
 
 @cache
 def attempts_with(solvers: tuple[str, ...], kernels: tuple[str, ...]) -> tuple[Attempt, ...]:
-    """The registries' names are the key, so that a new member is tried."""
+    """The names in the registries are the key of the cache, so that a new member is tried."""
     return tuple(map(attempt, entries()))
 
 
@@ -141,7 +141,7 @@ def compiled_entries() -> list[Entry]:
 
 
 def entry(label: str) -> Entry:
-    """The combination of that label, as the words of its solver, kernel and target."""
+    """The combination with the given label, which names its solver, kernel and target."""
     for known in entries():
         if known.label == label:
             return known
@@ -149,7 +149,7 @@ def entry(label: str) -> Entry:
 
 
 def layers_law(entry: Entry) -> str:
-    """Layers as a function of the number T of steps."""
+    """The number of layers as a function of the number T of steps."""
     if entry.solver.smooths:
         return str(entry.compile().transformer.config.n_layers)
     few, many = (entry.compile(steps=t).transformer.config.n_layers for t in (8, 12))
@@ -180,7 +180,7 @@ def row(entry: Entry, model: CompiledModel) -> list[str]:
 
 
 def document() -> str:
-    """docs/compiles.md"""
+    """The text of docs/compiles.md."""
     lines = [
         "# What compiles",
         "",

@@ -25,17 +25,20 @@ QUERY_ROOM = 1e6
 """Queries may be this many times as long as the largest singular value of the supports."""
 
 PROMISE = {"float64": (1e-9, 100.0), "float32": (1e-3, 100.0)}
-"""Relative error, and multiple of the solver's own round-off."""
+"""The relative error that is promised, and the multiple of the solver's own round-off."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Inside the domain, every iterate's prediction equals the solver's: relative to the largest
-    prediction the difference is at most `relative_error`, or `round_off_factor` times the solver's
-    own round-off at that step where that is larger. Dot products from pairs of softmax heads round
-    like the largest one of the domain, and their error is relative to that times Σ|α_i| where it is
+    """The promise that inside the domain, every iterate's prediction equals the solver's.
+
+    Relative to the largest prediction, the difference is at most `relative_error`, or
+    `round_off_factor` times the solver's own round-off at that step where that is larger. Dot
+    products from pairs of softmax heads have the round-off of the largest dot product in the
+    domain, and the difference is then relative to that dot product times Σ|α_i| where this is
     larger. Where products are interpolated, the difference is at most `absolute_error` instead; if
-    both are None, nothing is promised. docs/format.md says what the solver's own round-off is."""
+    both are None, nothing is promised. docs/format.md defines the solver's own round-off.
+    """
 
     solver: str
     precondition: str
@@ -59,7 +62,7 @@ class Certificate:
     round_off_factor: float
     absolute_error: float | None
     options: dict[str, Any] = field(default_factory=dict)
-    """What the solver was made with besides `precondition` and `interval`."""
+    """The options of the solver besides `precondition` and `interval`."""
 
     def to_dict(self) -> dict[str, Any]:
         values = asdict(self)
@@ -77,7 +80,7 @@ class Certificate:
         return 1 + SLACK[self.dtype]
 
     def check(self, prompt: Prompt) -> None:
-        """Refuses a prompt outside the domain, with the bound and the value."""
+        """Refuses a prompt outside the domain, and names the bound and the value."""
         for name, asked, given in (
             ("features", self.features, prompt.features),
             ("outputs", self.outputs, prompt.outputs),
@@ -96,7 +99,7 @@ class Certificate:
             self.check_interval(prompt)
 
     def check_bounds(self, prompt: Prompt) -> None:
-        """The domain of softmax attention: norms, targets and the number of supports."""
+        """Checks the domain of softmax attention: norms, targets and the number of supports."""
         if self.max_supports is not None and prompt.supports > self.max_supports:
             raise Refusal(
                 f"The prompt has {prompt.supports} supports, outside the domain k ≤ "
@@ -114,7 +117,7 @@ class Certificate:
                 )
 
     def check_spectrum(self, prompt: Prompt) -> None:
-        """The domain of linear attention: λ_max(K), and the length of queries."""
+        """Checks the domain of linear attention: λ_max(K), and the norms of queries."""
         kernel = kernel_from(self.kernel)
         top = float(largest_eigenvalue(prompt, kernel).max())
         if top > self.max_eigenvalue * self.slack:
@@ -147,7 +150,7 @@ class Certificate:
             )
 
     def check_interval(self, prompt: Prompt) -> None:
-        """Coefficients that were tuned to less than the certain interval need a spectrum inside."""
+        """Refuses a prompt with eigenvalues above the interval to which coefficients were tuned."""
         if self.interval is None or self.ridge is None:
             return
         machine = EagerMachine(prompt, kernel_from(self.kernel), self.ridge)
@@ -202,7 +205,7 @@ class Certificate:
         return conditions
 
     def promise(self) -> str:
-        """How near the predictions of every step are to the solver's."""
+        """How close the predictions of every step are to the solver's."""
         if self.absolute_error is not None:
             return f"every step within {self.absolute_error:.3g} of the solver"
         if self.relative_error is None:
@@ -216,7 +219,7 @@ class Certificate:
         )
 
     def description(self) -> str:
-        """Summary, domain and promise, on a line each."""
+        """The summary, the domain and the promise, each on a line of its own."""
         domain = ", ".join(self.domain())
         return f"{self.summary()}\n  domain   {domain}\n  promise  {self.promise()}"
 
@@ -225,7 +228,7 @@ class Certificate:
 
 
 def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"]:
-    """λ_max(K) of each prompt; from the smaller matrix where K has few features."""
+    """λ_max(K) of each prompt, computed from the smaller matrix where K has few features."""
     phi = prompt.phi.double()
     factor = kernel.factor(phi)
     small = kernel(phi, phi) if factor is None else factor.mT @ factor
@@ -243,7 +246,7 @@ def certify(
     absolute_error: float | None = None,
     relative_error: float | None = None,
 ) -> Certificate:
-    """The promise of a job's program; an infinite `absolute_error` promises nothing."""
+    """The certificate of a job's program; an infinite `absolute_error` promises nothing."""
     usual_error, round_off_factor = PROMISE[job.dtype]
     least, most = program.target_norm
     return Certificate(

@@ -2,8 +2,8 @@
 
 Time counts sublayers: attention of block l happens at time 2l, its MLP at time 2l + 1, and the
 embedding at time −1. Attention reads the stream as it was before the block; the MLP reads it after
-attention. A `Builder` collects what a backend asks for, each as early as its inputs allow; the
-`Circuit` that it returns never changes, and every pass makes a new one.
+attention. A `Builder` collects the cells, heads and neurons that a backend asks for, each as early
+as its inputs allow; the `Circuit` that it returns never changes, and every pass makes a new one.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Cell:
     """A value in the residual stream, `width` channels wide."""
 
     name: str
-    """For people only: what it is called in listings."""
+    """The name in listings, for people only."""
     place: Place
     width: int
     written: int
     variable: str | None = None
-    """The variable of the recurrence that it is a value of; an update continues in its channels."""
+    """The variable of the recurrence whose value it is; an update continues in its channels."""
     dirty: bool = False
-    """Not zero at the query tokens, as a product with K is not."""
+    """Whether it may be nonzero at the query tokens, as a product with K is."""
     flag: bool = False
-    """Says what kind of token this is: 1 there, 0 elsewhere."""
+    """Whether it marks the tokens of one kind: it is 1 there and 0 elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ def piece(form: Form, index: int, width: int) -> Form:
 
 
 def entry(form: Form, output: int) -> Form:
-    """One output's entry; a part of a single channel serves them all."""
+    """The entry of one output; a part of a single channel serves all outputs."""
     return tuple(
         p if p.cell.width == 1 else Part(p.coefficient, p.cell, p.offset + output, 1) for p in form
     )
 
 
 def added(a: Form, b: Form) -> Form:
-    """The sum of two forms, terms of the same channels joined."""
+    """The sum of two forms, in which terms of the same channels are joined."""
     parts = {(id(p.cell), p.offset, p.width): p for p in a}
     for part in b:
         key = (id(part.cell), part.offset, part.width)
@@ -105,7 +105,7 @@ def form_key(form: Form) -> tuple[tuple[float, int, int, int], ...]:
 
 
 def ready(forms: Iterable[Form]) -> int:
-    """When the last of the cells that the forms read is written."""
+    """The time at which the last of the cells that the forms read is written."""
     return max((p.cell.written for form in forms for p in form), default=START)
 
 
@@ -131,7 +131,7 @@ class Head:
     k: tuple[Form, ...]
     outputs: tuple[Output, ...]
     variable: str | None = None
-    """Of a product with K, the variable that is multiplied."""
+    """For a product with K, the variable that is multiplied."""
 
     @property
     def reads(self) -> tuple[Form, ...]:
@@ -215,7 +215,7 @@ class Readout:
     """The state variable; None for the prediction at the queries."""
     cell: Cell
     over: Cell | None = None
-    """What the cell is still to be divided by, if anything."""
+    """The cell by which it is still to be divided, if any."""
 
 
 @dataclass(frozen=True)
@@ -233,13 +233,13 @@ class Circuit:
     writes: tuple[MLPWrite, ...]
     readouts: tuple[Readout, ...]
     kept: frozenset[Cell]
-    """Cells that stay to the end, for whoever reads the model."""
+    """Cells that stay in the stream to the end, where they can be read."""
     copies: tuple[tuple[Cell, Form], ...] = ()
-    """Linear terms of cells that attention writes: continued in place, or copied by a head."""
+    """Linear terms of cells that attention writes: they continue in place, or heads copy them."""
     continues: Mapping[Cell, Cell] = field(default_factory=dict)
-    """The dead cell whose channels a cell continues in, by adding the difference."""
+    """For a cell, the dead cell in whose channels it continues, by adding the difference."""
     silence: float = 1.0
-    """What silences a neuron of a plain MLP at the tokens that it is not for."""
+    """The number that silences a neuron of a plain MLP at the tokens where it must not act."""
 
     @property
     def flags(self) -> tuple[Cell, Cell, Cell]:
@@ -260,7 +260,7 @@ class Circuit:
         return (Part(value, self.aggregator, 0, 1),)
 
     def last_reads(self) -> dict[Cell, int]:
-        """When each cell is read for the last time."""
+        """The time at which each cell is read for the last time."""
         last: dict[Cell, int] = {}
         reads = [(op.time, op.reads) for op in (*self.heads, *self.writes)]
         reads += [(cell.written, (form,)) for cell, form in self.copies]
@@ -271,11 +271,11 @@ class Circuit:
         return last
 
     def erasures(self) -> dict[Cell, float]:
-        """The MLP that clears each cell after its last reader; infinity for cells that stay."""
+        """The time of the MLP that clears each cell after its last reader; infinity if it stays."""
         last, continued = self.last_reads(), set(self.continues.values())
         times: dict[Cell, float] = {}
         for cell in self.cells:
-            # What an MLP writes is there only after it.
+            # What an MLP writes can be cleared only by a later one.
             time = max(last.get(cell, START), cell.written + 1)
             stays = cell in self.kept or cell in continued
             times[cell] = inf if stays else time + 1 - time % 2
@@ -356,7 +356,7 @@ class Builder:
         )
 
     def circuit(self, phi: Cell, y: Cell, silence: float) -> Circuit:
-        """What was collected; the last iterate and its prediction stay in the stream to the end."""
+        """The circuit so far; the last iterate and its prediction stay in the stream to the end."""
         last = max(readout.step for readout in self.readouts)
         ends = {r.cell for r in self.readouts if r.step == last and r.variable in (None, "alpha")}
         return Circuit(

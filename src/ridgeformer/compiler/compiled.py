@@ -1,4 +1,4 @@
-"""A transformer with its certificate and its sites: what the compiler makes and the disk holds."""
+"""A transformer with its certificate and its sites: what the compiler makes and what is saved."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class HeadSite:
     to: Place
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-    """Columns of the residual stream."""
+    """`reads` and `writes` are columns of the residual stream."""
     multiplies: tuple[str, ...]
-    """Of a product with K, the variables of the solver's state that are multiplied."""
+    """For a product with K, the variables of the solver's state that are multiplied."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class CompiledModel:
         self.certificate.check(prompt)
 
     def cost(self, prompt: Prompt) -> int:
-        """Tokens that one prompt takes."""
+        """The number of tokens that one prompt takes."""
         return prompt.supports + 1 + prompt.phi_query.shape[1]
 
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:

@@ -9,7 +9,7 @@ from ridgeformer.kernels import Kernel
 from ridgeformer.types import Refusal
 
 LARGEST_NORMALISER = {"float64": 1e15, "float32": 1e6}
-"""Beyond these, one kernel value among the others of its row is no longer resolved."""
+"""Beyond these, a single kernel value is no longer resolved in the sum of its row."""
 
 LARGEST_LOGIT = {"float64": 1e6, "float32": 2e3}
 """Beyond these, round-off in a logit would cost more than is promised."""
@@ -36,7 +36,7 @@ class Domain:
 
     @property
     def row_sums(self) -> tuple[float, float]:
-        """The range of 1 + Σ_j K_ij at the supports: at least the support itself is in the sum."""
+        """The range of 1 + Σ_j K_ij at the supports, where the sum includes the support itself."""
         values = self.kernel.range(self.max_norm)
         return 1 + values.least_diagonal, 1 + self.max_supports * values.most
 
@@ -46,7 +46,7 @@ class Domain:
         return 1.0 if logits is None else logits.largest(self.max_norm)
 
     def check(self, dtype: str) -> None:
-        """Refuses kernels whose row sums no longer resolve a single value."""
+        """Refuses row sums that no longer resolve a single kernel value, and too large logits."""
         top = self.row_sums[1]
         if top > LARGEST_NORMALISER[dtype]:
             raise Refusal(
@@ -57,7 +57,7 @@ class Domain:
         self.check_logits(dtype)
 
     def check_logits(self, dtype: str) -> None:
-        """Refuses distances that are differences of numbers too large for them."""
+        """Refuses logits that are differences of numbers too large to resolve them."""
         logits = self.kernel.logits()
         if logits is not None and logits.norm and self.largest_logit > LARGEST_LOGIT[dtype]:
             raise Refusal(

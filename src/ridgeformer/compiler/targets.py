@@ -78,7 +78,7 @@ class LinearAttention:
         metadata={"help": "A bound on λ_max(K), and what coefficients are tuned to."}
     )
     products: Exact | None = None
-    """Left out, the MLP is a plain ReLU, which solvers without products inside a token need."""
+    """If left out, the MLP is a plain ReLU MLP, enough for solvers without products in a token."""
     causal: bool = field(
         default=False,
         metadata={"help": "A strictly causal decoder, which solves in feature space."},

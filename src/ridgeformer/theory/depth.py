@@ -1,17 +1,17 @@
 """Depth and accuracy: how fast each solver's predictions approach kernel ridge regression.
 
-Every method here starts from α = 0 and has P^{1/2}(α* − α_t) = q_t(S) P^{1/2}α* with a polynomial q_t
-and S = P^{−1/2} A P^{−1/2}. A prediction then errs by at most
+Every method here starts from α = 0 and satisfies P^{1/2}(α* − α_t) = q_t(S) P^{1/2}α* with a
+polynomial q_t and S = P^{−1/2} A P^{−1/2}. The error of a prediction is then bounded by
 
     |f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · max |q_t(σ)| · ‖α*‖_A,        σ in the spectrum of S,
 
-and what is left to know of a method is the factor max |q_t|.
+so that what remains to be found for a method is the factor max |q_t|.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import acosh, cosh, sqrt
+from math import acosh, cosh, exp, sqrt
 
 import torch
 from jaxtyping import Float, Int
@@ -26,7 +26,7 @@ from ridgeformer.theory.systems import query_weight, system_eigenvalues, target_
 from ridgeformer.types import Refusal
 
 Factor = Callable[[float, int], float]
-"""max |q_t| as a function of the condition number and the steps."""
+"""max |q_t| as a function of the condition number and the number of steps."""
 
 
 def cg_rate(condition: float) -> float:
@@ -45,7 +45,7 @@ def cg_factor(condition: float, steps: int) -> float:
 
 
 def richardson_factor(condition: float, steps: int) -> float:
-    """((κ − 1)/(κ + 1))^t, the residual of both end modes after t steps of Richardson iteration."""
+    """((κ − 1)/(κ + 1))^t, the residual of the two extreme modes after t Richardson steps."""
     return richardson_rate(condition) ** steps
 
 
@@ -54,11 +54,12 @@ def chebyshev_factor(condition: float, steps: int) -> float:
     if condition == 1:
         return 1.0 if steps == 0 else 0.0
     exponent = steps * acosh((condition + 1) / (condition - 1))
-    return 1 / cosh(exponent) if exponent < 700 else 0.0  # cosh would overflow, and 1/cosh is 0
+    # Beyond, cosh would overflow, and 2·exp(−x) is larger than 1/cosh(x) by less than round-off.
+    return 1 / cosh(exponent) if exponent < 700 else 2 * exp(-exponent)
 
 
 def heavy_ball_factor(condition: float, steps: int) -> float:
-    """(1 + t(1 + √β))·√β^t with √β = (√κ−1)/(√κ+1): the mode at the upper end is off by just this."""
+    """(1 + t(1 + √β))·√β^t with √β = (√κ−1)/(√κ+1): the mode at the upper end errs by just this."""
     rate = cg_rate(condition)
     return (1 + steps * (1 + rate)) * rate**steps
 
@@ -70,7 +71,7 @@ def prediction_bound(
     ridge: float,
     kernel: Kernel | None = None,
 ) -> Float[Tensor, "steps batch q r"]:
-    """√(k(x)ᵀA⁻¹k(x)) · factor · ‖α*‖_A, from the factor of every step and prompt."""
+    """√(k(x)ᵀA⁻¹k(x)) · factor · ‖α*‖_A, for the given factor of every step and prompt."""
     weight = query_weight(prompt, ridge=ridge, kernel=kernel)
     energy = target_energy(prompt, ridge=ridge, kernel=kernel)
     return factors[:, :, None, None] * weight[None, :, :, None] * energy[None, :, None, :]
@@ -86,7 +87,7 @@ def cg_prediction_bound(
 ) -> Float[Tensor, "steps batch q r"]:
     """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · 2((√κ−1)/(√κ+1))^t · ‖α*‖_A, for t = 0 … steps.
 
-    κ = cond(P^{−1/2} A P^{−1/2}), for each prompt its own.
+    Each prompt has its own κ = cond(P^{−1/2} A P^{−1/2}).
     """
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
     factors = factors_of(cg_factor, (values[:, -1] / values[:, 0]).tolist(), steps)
@@ -106,13 +107,14 @@ def tuned_prediction_bound(
     """|f_t(x) − f*(x)| ≤ √(k(x)ᵀA⁻¹k(x)) · factor(κ, t) · ‖α*‖_A, for t = 0 … steps.
 
     The factor is that of a method whose coefficients are tuned to one interval for all prompts:
-    `richardson_factor`, `chebyshev_factor` or `heavy_ball_factor`. κ = hi/lo of that interval, which
-    must hold the spectra of all prompts; left out, it is the smallest one that does, as in `solve`.
+    `richardson_factor`, `chebyshev_factor` or `heavy_ball_factor`. κ = hi/lo is the ratio of the
+    interval's ends. An interval that does not contain the spectra of all prompts is refused; if it
+    is left out, the smallest one that contains them is used, as in `solve`.
     """
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
     extreme = float(values.min()), float(values.max())
     lo, hi = interval or extreme
-    # An eigenvalue that is the interval's end may be computed a few roundings beyond it.
+    # Round-off may put an eigenvalue at an end of the interval slightly beyond that end.
     if extreme[0] < lo * (1 - 1e-9) or extreme[1] > hi * (1 + 1e-9):
         raise Refusal(
             f"The interval [{lo:g}, {hi:g}] does not hold the spectrum [{extreme[0]:g}, {extreme[1]:g}] "
@@ -142,7 +144,7 @@ def polynomial_prediction_bound(
     """A bound on |f_t(x) − f*(x)| for any solver with fixed coefficients, for t = 0 … steps.
 
     It is √(k(x)ᵀA⁻¹k(x)) · max_σ |q_t(σ)| · ‖α*‖_A, where q_t is found by running the solver itself on
-    the eigenvalues σ of each prompt. The interval is what the solver is tuned to, as in `solve`.
+    the eigenvalues σ of each prompt. The solver is tuned to `interval`, as in `solve`.
     """
     values = system_eigenvalues(
         prompt, ridge=ridge, kernel=kernel, precondition=solver.precondition
@@ -163,10 +165,10 @@ def termination_steps(
     precondition: Precondition = "none",
     tolerance: float = 1e-10,
 ) -> Int[Tensor, " batch"]:
-    """The number of distinct eigenvalues of P^{−1/2} A P^{−1/2}: exact CG ends within so many steps.
+    """The number of distinct eigenvalues of P^{−1/2} A P^{−1/2}.
 
-    With P = I this is at most min(k, rank K + 1). Eigenvalues closer than `tolerance` times the
-    largest are taken for one.
+    Exact CG terminates within this many steps. With P = I this is at most min(k, rank K + 1).
+    Eigenvalues closer than `tolerance` times the largest are counted as one.
     """
     values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
     apart = values.diff(dim=-1) > tolerance * values[:, -1:]

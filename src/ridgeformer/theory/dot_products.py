@@ -1,4 +1,4 @@
-"""Dot products from pairs of softmax heads: what h pairs cost in accuracy."""
+"""Dot products from pairs of softmax heads: the accuracy of h pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def extrapolation_weights(pairs: int) -> np.ndarray:
 def circles() -> tuple[np.ndarray, np.ndarray]:
     """Radii θ in (0, π/2), and B(θ), the mean of max(1, tan(θ|sin ω|)) over a circle."""
     theta = np.linspace(0, pi / 2, 1002)[1:-1]
-    # The function rises on [0, π/2]: the mean over right ends of intervals is above its mean.
+    # The function increases on [0, π/2], so the mean over right endpoints is above its mean.
     right = np.sin(pi / 2 * np.arange(1, 2001) / 2000)
     return theta, np.maximum(1.0, np.tan(theta[:, None] * right)).mean(1)
 
@@ -33,7 +33,8 @@ def derivative_error_bound(scale: np.ndarray | float, pairs: int) -> np.ndarray:
 
     g(ε) = Σ e^{εs_i}v_i / Σ e^{εs_i} is what a softmax head returns, S and V are half the spread of
     the s_i and of the v_i, G_h(ε) = Σ_c w_c (g(cε) − g(−cε))/2ε is what h pairs of heads give, and
-    B(θ) is the mean of max(1, tan(θ|sin ω|)) over a circle. Returned for S·V = 1, at `scale` x.
+    B(θ) is the mean of max(1, tan(θ|sin ω|)) over a circle. The bound is returned for S·V = 1 and
+    x = `scale`.
     """
     x = np.asarray(scale, dtype=float)[..., None]
     theta, height = circles()
@@ -50,9 +51,11 @@ def dot_product_bound(
 ) -> np.ndarray:  # fmt: skip
     """|K̂v − Kv| ≤ n(S·V·E(εS) + V₀·u·((4n + 2(p+4)hεR² + 4h + 16)·Σ|w_c|/ε + (n + p + 8)·R²)).
 
-    For a token with `scores` s_i = ⟨φ, φ_i⟩ to the supports, [..., k], and `values` [..., k], both
-    with the aggregator's 0 beside them: n = k + 1 tokens, S and V half their spreads, E the bound on
-    the derivative, V₀ = max|v_i|, R the largest |φ|, u = 2⁻⁵³. The second term is round-off.
+    A token has `scores` s_i = ⟨φ, φ_i⟩ with the supports, whose `values` are v_i; both are of shape
+    [..., k]. The aggregator adds a 0 to each, so that there are n = k + 1 tokens. S and V are half
+    the spreads of scores and values, E is `derivative_error_bound`, V₀ = max|v_i|, R is the largest
+    |φ|, p is the number of `features`, h the number of `pairs`, and u = 2⁻⁵³. The second term is
+    round-off.
     """
     n = scores.shape[-1] + 1
     spread, value = (

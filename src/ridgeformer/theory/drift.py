@@ -31,8 +31,8 @@ def gram_drift_bound(
 ) -> Float[Tensor, " batch"]:
     """A bound on ‖K − K̂‖₂: ‖Φ − Φ̂‖₂(‖Φ‖₂ + ‖Φ̂‖₂) for a dot product of linear features, else ‖M‖₂.
 
-    M is the kernel's own bound on the drift of its entries (`Kernel.drift`); on its diagonal the
-    drift |k(φ_i, φ_i) − k(φ̂_i, φ̂_i)| itself.
+    M holds the kernel's own bounds on the drift of its entries (`Kernel.drift`), and on its
+    diagonal the drift |k(φ_i, φ_i) − k(φ̂_i, φ̂_i)| itself.
     """
     kernel = kernel or DEFAULT_KERNEL
     phi, moved = prompt.phi.double(), drifted.phi.double()
@@ -50,7 +50,8 @@ def cross_drift_bound(
 ) -> Float[Tensor, "batch q"]:
     """A bound on ‖k(x) − k̂(x)‖: ‖Φ − Φ̂‖₂|φ(x)| + ‖Φ̂‖₂|φ(x) − φ̂(x)| for linear features.
 
-    For other kernels √(Σ_i M_i²), where M holds the kernel's bounds between query and supports.
+    For other kernels the bound is √(Σ_i M_i²), where M_i is the kernel's own bound on the drift of
+    k(x, φ_i).
     """
     kernel = kernel or DEFAULT_KERNEL
     phi, moved = prompt.phi.double(), drifted.phi.double()
@@ -66,11 +67,11 @@ def cross_drift_bound(
 def drift_prediction_bound(
     prompt: Prompt, drifted: Prompt, *, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, "batch q r"]:
-    """A bound on |f(x) − f̂(x)| for features that have drifted: the smaller of two.
+    """A bound on |f(x) − f̂(x)| for features that have drifted: the smaller of two bounds.
 
-    They are ‖y‖·(‖k(x)‖·e/(λ(λ + e)) + d/λ) and ‖α*‖·(√k̂(x, x)·e/(2√λ) + d), where e and d are the
-    bounds on ‖K − K̂‖₂ and ‖k(x) − k̂(x)‖ above. The first stays finite however large e is; the second
-    does not grow with the number of supports.
+    They are ‖y‖·(‖k(x)‖·e/(λ(λ + e)) + d/λ) and ‖α*‖·(√k̂(x, x)·e/(2√λ) + d), where e is
+    `gram_drift_bound` and d is `cross_drift_bound`. The first stays finite however large e is; the
+    second does not grow with the number of supports.
     """
     kernel = kernel or DEFAULT_KERNEL
     in_gram = gram_drift_bound(prompt, drifted, kernel=kernel)[:, None]

@@ -1,4 +1,4 @@
-"""The width that the effective dimension says is enough."""
+"""The width that is enough, in terms of the effective dimension."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ridgeformer.types import Refusal
 def eigenvalue_bound(
     prompt: Prompt, *, rank: int, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, " batch"]:
-    """σ_{m+1} ≤ λ d_eff/(m + 1 − d_eff) when m + 1 > d_eff; infinite, and so empty, otherwise."""
+    """σ_{m+1} ≤ λ d_eff/(m + 1 − d_eff) when m + 1 > d_eff; otherwise the bound is infinite."""
     dimension = effective_dimension(prompt, ridge=ridge, kernel=kernel)
     left = rank + 1 - dimension
     return torch.where(left > 0, ridge * dimension / left.clamp(min=1e-300), torch.inf)

@@ -1,4 +1,4 @@
-"""Where a knob must fail: the depth, condition number and ridge at which T steps stop reaching ε.
+"""Where a solver must fail: the depth, condition number and ridge at which T steps stop reaching ε.
 
 For every method here the worst system of condition number κ is known, so that each number is a
 threshold: on one side the bound promises ε for all systems, on the other some system misses it.
@@ -16,8 +16,9 @@ from ridgeformer.types import Refusal
 def chebyshev_steps(condition: float, tolerance: float) -> int:
     """The least t with 1/T_t((κ+1)/(κ−1)) ≤ ε: t = ⌈arcosh(1/ε)/arcosh((κ+1)/(κ−1))⌉.
 
-    So many steps of Chebyshev or of CG bring every system of condition number κ to ε. With fewer, some
-    system stays above ε even with CG, and so with every method whose iterates lie in the Krylov space.
+    This many steps of Chebyshev iteration or of CG bring every system of condition number κ to ε.
+    With fewer steps, some system stays above ε even with CG, and hence with every method whose
+    iterates lie in the Krylov space.
     """
     check(tolerance)
     if condition == 1:
@@ -26,7 +27,7 @@ def chebyshev_steps(condition: float, tolerance: float) -> int:
 
 
 def richardson_steps(condition: float, tolerance: float) -> int:
-    """The least t with ((κ−1)/(κ+1))^t ≤ ε, for Richardson and gradient descent."""
+    """The least t with ((κ−1)/(κ+1))^t ≤ ε, for Richardson iteration and gradient descent."""
     check(tolerance)
     if condition == 1:
         return 1
@@ -36,7 +37,8 @@ def richardson_steps(condition: float, tolerance: float) -> int:
 def chebyshev_condition(steps: int, tolerance: float) -> float:
     """The κ with 1/T_T((κ+1)/(κ−1)) = ε: (c + 1)/(c − 1) with c = cosh(arcosh(1/ε)/T).
 
-    Beyond it T steps of Chebyshev or CG no longer bring every system to ε, and up to it they do.
+    Up to this κ, T steps of Chebyshev iteration or of CG bring every system to ε; beyond it they
+    do not.
     """
     check(tolerance)
     c = cosh(acosh(1 / tolerance) / steps)
@@ -53,7 +55,8 @@ def richardson_condition(steps: int, tolerance: float) -> float:
 def chebyshev_residual(eigenvalue: float, interval: Interval, steps: int) -> float:
     """|T_T((c − σ)/h)|/T_T(c/h), the residual of Chebyshev tuned to [c − h, c + h] on a mode σ.
 
-    At most 1/T_T(c/h) inside the interval; beyond its upper end it grows, and passes 1 at σ = 2c.
+    It is at most 1/T_T(c/h) inside the interval. Beyond the upper end it grows, and passes 1 at
+    σ = 2c.
     """
     lo, hi = interval
     x = abs(hi + lo - 2 * eigenvalue) / (hi - lo)
@@ -62,10 +65,10 @@ def chebyshev_residual(eigenvalue: float, interval: Interval, steps: int) -> flo
 
 
 def least_ridge(condition: float, largest: float, smallest: float = 0.0) -> float:
-    """The λ with (σ_1 + λ)/(σ_k + λ) = κ: (σ_1 − κσ_k)/(κ − 1), or 0 if every λ > 0 serves.
+    """The λ with (σ_1 + λ)/(σ_k + λ) = κ: (σ_1 − κσ_k)/(κ − 1), or 0 if every λ > 0 is enough.
 
-    cond(K + λI) falls as λ rises, so that below this λ it exceeds κ; when K is singular it is
-    1 + σ_1/λ there, and λ alone keeps it finite.
+    cond(K + λI) falls as λ rises, so that below this λ it exceeds κ. If K is singular, the
+    condition number is 1 + σ_1/λ, and λ alone keeps it finite.
     """
     if condition <= 1:
         return inf
@@ -75,8 +78,9 @@ def least_ridge(condition: float, largest: float, smallest: float = 0.0) -> floa
 def misfit_bounds(ridge: float, largest: float, smallest: float, steps: int) -> tuple[float, float]:
     """λ/(λ+σ_1) − s ≤ ‖y − f_T(X)‖/‖y‖ ≤ λ/(λ+σ_r) + s with s = σ_1/(λ+σ_1) · 1/T_T((κ+1)/(κ−1)).
 
-    For Chebyshev tuned to [λ + σ_r, λ + σ_1], at the supports X, and targets in the range of a K whose
-    positive eigenvalues lie in [σ_r, σ_1]. The first terms are what the ridge itself leaves unfitted.
+    This holds at the supports X for Chebyshev iteration tuned to [λ + σ_r, λ + σ_1], if the targets
+    lie in the range of K and the positive eigenvalues of K lie in [σ_r, σ_1]. The first term on
+    either side is what the ridge itself leaves unfitted.
     """
     factor = chebyshev_factor((largest + ridge) / (smallest + ridge), steps)
     slack = largest / (largest + ridge) * factor

@@ -1,4 +1,4 @@
-"""Mat-vecs with errors: what they do to methods with fixed coefficients, and to CG."""
+"""Mat-vecs with errors: their effect on methods with fixed coefficients, and on CG."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def perturbed_prediction_bound(
     It is √k(x, x)·e·C·Σ_s max_σ √(σ − λ)|R_{T,s}(σ)| for a solver with fixed coefficients and P = I, and
     √k(x, x)·(e/√min P)·C·Σ_s max_σ √σ|R_{T,s}(σ)| with a preconditioner. e bounds the norm of each error,
     R_{T,s} is the response of iterate T to the error of the s-th product, and σ runs over the interval
-    that the method is tuned to, which must hold the spectrum. C = 2^{1/4} pays for looking at Chebyshev
-    points only. The sum is the worst over T ≤ steps.
+    that the method is tuned to, which must contain the spectrum. C = 2^{1/4} accounts for taking
+    the maxima over Chebyshev points only. The largest sum over T ≤ steps is used.
     """
     values = system_eigenvalues(
         prompt, ridge=ridge, kernel=kernel, precondition=solver.precondition
@@ -51,7 +51,8 @@ def residual_gap_bound(
 ) -> Float[Tensor, "steps batch r"]:
     """‖(y − Aα_t) − r_t‖ ≤ Σ_{s<t} ‖γ_s E_s p_s‖ ≤ ε·Σ_{s<t} ‖α_{s+1} − α_s‖, for t = 0 … steps.
 
-    r_t is the residual that CG carries along, and (A + E_s)p_s with ‖E_s‖₂ ≤ ε what it took for A p_s.
+    r_t is the residual that CG updates by its recurrence, and (A + E_s)p_s with ‖E_s‖₂ ≤ ε is the
+    product that it used in place of A p_s.
     """
     moved = lengths(alphas.double().diff(dim=0), 2)
     return operator_error * torch.cat([torch.zeros_like(moved[:1]), moved]).cumsum(0)[: len(alphas)]
@@ -67,8 +68,8 @@ def residual_prediction_bound(
 ) -> Float[Tensor, "steps batch q r"]:
     """|f_t(x) − f*(x)| ≤ ‖A⁻¹k(x)‖·(‖r_t‖ + gap_t), and ‖A⁻¹k(x)‖ ≤ √(k(x, x)/λ)/2.
 
-    From what an inexact CG knows of itself: the residual r_t that it carries along, and a bound on
-    the gap to the true one. The first, smaller constant is used.
+    The bound needs only what an inexact CG knows of itself: the residual r_t of its recurrence, and
+    a bound on the gap to the true residual. The first, smaller constant is used.
     """
     system = preconditioned_system(prompt, ridge=ridge, kernel=kernel)
     solved: Tensor = torch.linalg.solve(system, cross(prompt, kernel).mT)

@@ -1,4 +1,4 @@
-"""What queries may change: nothing but themselves."""
+"""The mask: queries change nothing but their own states."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ def context_leak(
 ) -> tuple[Bool[Tensor, "sites batch context d"], Bool[Tensor, "sites batch q d"]]:
     """For any weights, no bit of the context's states depends on the queries, at any sublayer.
 
-    For prompts that differ in their queries alone: which entries of the residual stream differ, at
-    the context (none, says the theorem) and at the queries (the control).
+    The two prompts differ in their queries alone. The result says which entries of the residual
+    stream differ: at the context, where the theorem says that none do, and at the queries, as a
+    control.
     """
     names = ["embed"]
     for layer in range(transformer.config.n_layers):

@@ -1,4 +1,4 @@
-"""Softmax's normaliser as a preconditioner, and what dividing by it and multiplying back costs."""
+"""Softmax's normaliser as a preconditioner, and the round-off of dividing and multiplying by it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def normaliser_round_off(
 ) -> Tensor:
     """|fl(D·o) − Kv| ≤ (4n + 2(p + 4)L + 64)·u·D·max|v|, returned for max|v| = 1.
 
-    o = Σ e^{l_i}v_i/D is a softmax head over n tokens whose logits are sums of p products of at most L
-    in absolute value together, and D the reciprocal of the weight that the head gives its sink.
+    o = Σ e^{l_i}v_i/D is the output of a softmax head over n tokens. Each logit is a sum of p
+    products whose absolute values add up to at most L, and D is the reciprocal of the weight of the
+    head's sink.
     """
     return sums * ((4 * tokens + 2 * (features + 4) * logit + 64) * unit)

@@ -1,4 +1,4 @@
-"""Diagonal preconditioners: what they do to the condition number, and how good Jacobi's is."""
+"""Diagonal preconditioners: their effect on the condition number, and how good Jacobi's is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def jacobi_condition_bound(
     """cond(J^{−1/2} A J^{−1/2}) ≤ λ_max(J^{−1/2} A J^{−1/2}) · cond(D A D) ≤ k · cond(D A D).
 
     J = diag(A), and D is any positive diagonal `scaling` (van der Sluis 1969). The middle term is
-    what is returned: it is at most k times the last factor.
+    returned.
     """
     system = preconditioned_system(prompt, ridge=ridge, kernel=kernel)
     scaled: Tensor = torch.linalg.eigvalsh(scaling * system * scaling.mT)

@@ -1,4 +1,4 @@
-"""What an approximate kernel does to a prediction: both of its terms."""
+"""The error that an approximate kernel causes in a prediction, as a sum of two terms."""
 
 from __future__ import annotations
 

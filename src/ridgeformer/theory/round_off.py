@@ -1,8 +1,9 @@
-"""Round-off of compiled models: what a unit u of rounding does to predictions with linear attention.
+"""Round-off of compiled models with linear attention, in terms of the unit round-off u.
 
 Every sum of n terms in floating point, in any order, is the exact sum of its terms each multiplied by
-some 1 + θ with |θ| ≤ γ_n = nu/(1 − nu). A mat-vec head computes Φ(Φᵀα), sums of k and of p terms, and is
-off by at most γ_{k+p}·|Φ||Φ|ᵀ|α| in every entry. Zeros, flags and weights ±1 add no round-off.
+some 1 + θ with |θ| ≤ γ_n = nu/(1 − nu). A mat-vec head computes Φ(Φᵀα), with sums of k and of p
+terms, and its error is at most γ_{k+p}·|Φ||Φ|ᵀ|α| in every entry. Zeros, flags and weights ±1 add
+no round-off.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ridgeformer.theory.sensitivity import semi_iteration_weights, sensitivity
 from ridgeformer.theory.systems import gram, lengths
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
-"""u, half the distance from 1 to the next number."""
+"""The unit round-off u of each dtype: half the distance from 1 to the next larger number."""
 
 
 def accumulated(terms: int, unit: float) -> float:
@@ -36,9 +37,9 @@ def residual_round_off_bound(
 ) -> Float[Tensor, "less batch r"]:
     """γ_7‖y‖ + (γ_7 + u)·c·(‖α̂_s‖ + ‖α̂_{s−1}‖) + γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖, for s = 0 … T − 1.
 
-    So large is the error in the residual of step s that explains the round-off of that step, in
-    compiled gradient descent and Chebyshev iteration tuned to [a, b], c = (a + b)/2. α̂_s is what the
-    model holds, the kernel linear.
+    In compiled gradient descent and Chebyshev iteration with the linear kernel, the round-off of
+    step s has the effect of an error of at most this norm in the residual of that step. The method
+    is tuned to [a, b], c = (a + b)/2, and α̂_s is the iterate that the model holds.
     """
     phi, alphas = prompt.phi.double().abs(), alphas.double()[:-1]
     few, many = accumulated(7, unit), accumulated(sum(phi.shape[1:]) + 7, unit)
@@ -60,9 +61,10 @@ def fixed_round_off_bound(
 ) -> Float[Tensor, "batch q r"]:
     """|f̂_T(x) − f_T(x)| ≤ |φ(x)|·e·C·Σ_{s<T} max_σ √(σ − λ)|R_{T,s}(σ)| + γ_{k+p}·|φ(x)|ᵀ|Φ|ᵀ|α̂_T|.
 
-    e is the largest `residual_round_off_bound` of a step; f_T is what the recurrence predicts in exact
-    arithmetic, f̂_T the model. The largest value over T is returned; C and R are those of
-    `perturbed_prediction_bound`, and the absolute values in the last term go entry by entry.
+    e is the largest `residual_round_off_bound` of a step. f_T is the prediction of the recurrence
+    in exact arithmetic, and f̂_T that of the model. The largest value over T is returned. C and R
+    are those of `perturbed_prediction_bound`, and the absolute values in the last term are taken
+    entry by entry.
     """
     semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
     error = residual_round_off_bound(prompt, alphas, interval=interval, unit=unit).amax(0)
@@ -85,10 +87,11 @@ def cg_round_off_bound(
 ) -> Float[Tensor, "steps batch q r"]:
     """|f̂_t(x) − f*(x)| ≤ ‖A⁻¹k(x)‖·‖y − Aα̂_t‖ + Σ_{s<t} u|f̂_s| + M(u‖α̂_s‖ + γ_{k+p+4}G_s), for every t.
 
-    For compiled CG with the linear kernel and linear attention, whatever its coefficients became:
-    M = ‖ |Φ||φ(x)| ‖, and G_s = (‖α̂_{s+1} − α̂_s‖ + u‖α̂_s‖)/(1 − γ_2) bounds the step that was taken. The
-    first term is the true residual of the coefficients that the model holds, the second what its
-    predictions, which grow beside the coefficients, have lost on the way.
+    This holds for compiled CG with the linear kernel and linear attention, whatever values its
+    scalar coefficients took. M = ‖ |Φ||φ(x)| ‖, and G_s = (‖α̂_{s+1} − α̂_s‖ + u‖α̂_s‖)/(1 − γ_2)
+    bounds the step that was taken. The first term is due to the true residual of the coefficients
+    that the model holds, the second to the round-off in its predictions, which are updated beside
+    the coefficients.
     """
     phi, at_query = prompt.phi.double(), prompt.phi_query.double()
     alphas, predictions = alphas.double(), predictions.double()

@@ -40,8 +40,8 @@ class SpectralMachine(Machine):
     """Runs a recurrence on many eigenvalues at once.
 
     A vector is an array [runs, eigenvalues]. In run s the s-th product with A is off by one, so that
-    with a target of 0 the iterates are the responses; with a target of 1 and one run without errors
-    they are solutions of σα = 1.
+    with a target of 0 the iterates are the responses. With a target of 1 and a single run without
+    errors, they are the iterates for σα = 1.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SpectralMachine(Machine):
         self.errors, self.right_hand_side = errors, target
         self.preconditioned = False
         self.products = 0
-        """How many products with A have been taken."""
+        """The number of products with A that have been taken."""
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         product: np.ndarray = v * self.eigenvalues
@@ -125,7 +125,7 @@ def residual_polynomials(
 
 
 def products_taken(solver: Solver, *, steps: int, tuned: Interval) -> int:
-    """How many products with A the solver takes in so many steps."""
+    """The number of products with A that the solver takes in the given number of steps."""
     machine = SpectralMachine(np.array([sum(tuned) / 2]), tuned, target=1.0)
     iterates(machine, solver, steps)
     return machine.products
@@ -133,9 +133,9 @@ def products_taken(solver: Solver, *, steps: int, tuned: Interval) -> int:
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """Sums of the largest responses over all products before step T, the worst over T.
+    """Sums of the largest responses over all products before step T, maximised over T.
 
-    They are for errors with ‖P^{1/2}ê‖ ≤ 1 of every residual P⁻¹(y − Aα), and for k(x, x) = 1.
+    They hold for errors ê with ‖P^{1/2}ê‖ ≤ 1 in every residual P⁻¹(y − Aα), and for k(x, x) = 1.
     """
 
     prediction: float
@@ -149,8 +149,8 @@ def sensitivity(
 ) -> Sensitivity:
     """The sums of the largest responses of the recurrence, from one run on a grid of eigenvalues.
 
-    (σ − offset)·R² is a polynomial of degree 2n + 1 at most after n products, and M Chebyshev points
-    find the largest value of one of degree d up to the factor 1/cos(πd/2M).
+    After n products (σ − offset)·R² is a polynomial of degree at most 2n + 1. M Chebyshev points
+    give the largest value of a polynomial of degree d up to the factor 1/cos(πd/2M).
     """
     products = products_taken(solver, steps=steps, tuned=tuned)
     degree = 2 * products + 1
@@ -168,7 +168,7 @@ def sensitivity(
     for response in iterates(machine, solver, steps)[1:]:
         for name, weight in weights.items():
             now = float(np.abs(response * weight).max(axis=1).sum())
-            # A recurrence that never changes answers every error alike, only later.
+            # If all steps are alike, the responses to their errors are the same, only delayed.
             total[name] = total[name] + now if period else now
             largest[name] = max(largest[name], total[name])
     missed = 1 / sqrt(cos(pi * degree / (2 * points)))
@@ -176,7 +176,7 @@ def sensitivity(
 
 
 def products_in_a_period(solver: Solver, tuned: Interval) -> int:
-    """The products of one step, if every step answers errors as the step before it; else 0."""
+    """The number of products in a step if all steps respond to errors alike, and 0 otherwise."""
     one, four = (products_taken(solver, steps=t, tuned=tuned) for t in (1, 4))
     if one == 0 or four != 4 * one:
         return 0
@@ -189,14 +189,15 @@ def products_in_a_period(solver: Solver, tuned: Interval) -> int:
 def semi_iteration_weights(
     solver: Solver, *, steps: int, tuned: Interval
 ) -> list[tuple[float, bool]]:
-    """For each step its ω, and whether it remembers the iterate before the last.
+    """The weight ω of each step, and whether the step remembers the iterate before the last.
 
-    They are those of α_{t+1} = α' + ω(α_t − α' + c⁻¹P⁻¹(y − Aα_t)), c the centre of the interval and α'
-    the iterate α_{t−1} where it is remembered and else α_t. Chebyshev iteration and heavy ball have
-    this form, with ω ≥ 1, and Richardson iteration with ω = 1. Any other solver is refused.
+    A step is α_{t+1} = α' + ω(α_t − α' + c⁻¹P⁻¹(y − Aα_t)), where c is the centre of the interval,
+    and α' is α_{t−1} if the step remembers it and α_t otherwise. Chebyshev iteration and heavy ball
+    have this form with ω ≥ 1, and Richardson iteration has it with ω = 1. Any other solver is
+    refused.
     """
     centre = sum(tuned) / 2
-    # With negative eigenvalues no iterate comes to rest, so that every step shows its coefficients.
+    # With negative eigenvalues the iterates do not converge, so every step shows its coefficients.
     values = -centre * np.linspace(0.1, 1.0, 7)
     machine = SpectralMachine(values, tuned, target=1.0)
     kept = [alpha[0] for alpha in iterates(machine, solver, steps)]
@@ -213,7 +214,7 @@ def semi_iteration_weights(
                 break
         else:
             raise Refusal(
-                f"{solver.name} is not a semi-iteration α' + ω(α − α' + r/c) with ω ≥ 1 and c the centre of "
-                "its interval, so that its roundings are not counted."
+                f"{solver.name} is not a semi-iteration α' + ω(α − α' + r/c) with ω ≥ 1, where c "
+                "is the centre of its interval, so there is no bound on its round-off."
             )
     return weights

@@ -1,4 +1,4 @@
-"""Sizes of compiled models: the laws of a few constructions, and the parameters of any transformer."""
+"""Sizes of compiled models: laws for a few constructions, and the parameters of any transformer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Shape:
-    """What the number of parameters of a transformer follows from, in the words of its config."""
+    """The sizes that determine a transformer's number of parameters, named as in its config."""
 
     n_layers: int
     d_model: int
@@ -17,9 +17,10 @@ class Shape:
 
 
 def parameters(shape: Shape, *, inputs: int, outputs: int, gated: bool) -> int:
-    """The parameters of a transformer without norms: embedding, layers and unembedding, with biases.
+    """The number of parameters of a transformer without norms.
 
-    `gated` says whether the MLP has a gate beside its input matrix.
+    Embedding, layers and unembedding are counted, with their biases. `gated` says whether the MLP
+    has a gate beside its input matrix.
     """
     d, heads, m = shape.d_model, shape.n_heads * shape.d_head, shape.d_mlp
     attention = 3 * heads * (d + 1) + (heads + 1) * d
@@ -28,9 +29,9 @@ def parameters(shape: Shape, *, inputs: int, outputs: int, gated: bool) -> int:
 
 
 def cg_linear_size(features: int, outputs: int, steps: int) -> dict[str, int]:
-    """Layers, channels and heads of CG with the linear kernel, compiled to linear attention.
+    """The layers, channels and heads of CG with the linear kernel, compiled to linear attention.
 
-    The law holds from 3 steps on, whatever the MLP is.
+    The law holds for 3 or more steps and for either kind of MLP.
     """
     return {
         "n_layers": 7 * steps + 1,
@@ -40,9 +41,9 @@ def cg_linear_size(features: int, outputs: int, steps: int) -> dict[str, int]:
 
 
 def cg_softmax_size(features: int, outputs: int, steps: int) -> dict[str, int]:
-    """Layers, channels and heads of CG with the exponential kernel, compiled to softmax attention.
+    """The layers, channels and heads of CG with the exponential kernel and softmax attention.
 
-    The law holds from 3 steps on, with exact products.
+    The law holds for 3 or more steps, with exact products.
     """
     return {"n_layers": 10 * steps + 6, "d_model": features + 16 * outputs + 8, "n_heads": 2}
 
@@ -53,7 +54,7 @@ def semi_iteration_size(
     """The whole shape of a semi-iteration with the linear kernel, compiled to linear attention.
 
     `remembers` says whether a step reads the iterate before the last, which stays in the stream
-    beside y, α and f. The law holds from 3 steps on, for an interval [a, b] with b ≥ 3a.
+    beside y, α and f. The law holds for 3 or more steps, and for an interval [a, b] with b ≥ 3a.
     """
     vectors = 4 if remembers else 3
     return {

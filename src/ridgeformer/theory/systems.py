@@ -1,4 +1,4 @@
-"""The matrices that the theorems speak of, in float64."""
+"""The matrices and norms that the theorems are stated in, computed in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ridgeformer.tasks import Prompt
 
 
 def gram(prompt: Prompt, kernel: Kernel | None = None) -> Float[Tensor, "batch k k"]:
-    """K."""
+    """The kernel matrix K of the supports."""
     phi = prompt.phi.double()
     return (kernel or DEFAULT_KERNEL)(phi, phi)
 
@@ -44,10 +44,10 @@ def system_eigenvalues(
     kernel: Kernel | None = None,
     precondition: Precondition = "none",
 ) -> Float[Tensor, "batch k"]:
-    """The eigenvalues of S in rising order."""
+    """The eigenvalues of S in ascending order."""
     system = preconditioned_system(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
     values: Tensor = torch.linalg.eigvalsh(system)
-    if precondition == "none":  # K is positive, whatever round-off says
+    if precondition == "none":  # K is positive semi-definite, up to round-off
         values = values.clamp(min=ridge)
     return values
 
@@ -85,7 +85,7 @@ def energy_error(
 
 
 def spectral(matrix: Float[Tensor, "batch m n"]) -> Float[Tensor, " batch"]:
-    """‖·‖₂."""
+    """The spectral norm ‖·‖₂ of each matrix."""
     norm: Tensor = torch.linalg.matrix_norm(matrix, 2)
     return norm
 

@@ -1,4 +1,4 @@
-"""Temperature: what a softmax head and exponential-kernel ridge regression become when hot or cold."""
+"""Temperature: hot and cold limits of a softmax head and of exponential-kernel ridge regression."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def smoother_hot_bound(
 
 
 def smoother_cold_bound(prompt: Prompt, *, temperature: float) -> Float[Tensor, "batch q 1"]:
-    """|f(x) − y_j| ≤ (k − 1)e^{−g/τ}·max_i|y_i − y_j| for the smoother, and one output.
+    """|f(x) − y_j| ≤ (k − 1)e^{−g/τ}·max_i|y_i − y_j| for the smoother with one output.
 
-    j has the largest ⟨φ_j, φ(x)⟩, and g is its lead over the next. It says nothing where
-    g < τ·log(k − 1).
+    j is the support with the largest score ⟨φ_j, φ(x)⟩, and g is its lead over the next. The bound
+    is vacuous where g < τ·log(k − 1).
     """
     scores, nearest = nearest_targets(prompt)
     if prompt.supports == 1:
@@ -40,13 +40,13 @@ def smoother_cold_bound(prompt: Prompt, *, temperature: float) -> Float[Tensor, 
 def nearest_targets(
     prompt: Prompt,
 ) -> tuple[Float[Tensor, "batch q k"], Float[Tensor, "batch q 1"]]:
-    """The scores ⟨φ_i, φ(x)⟩ in falling order, and the target of the support with the largest."""
+    """The scores ⟨φ_i, φ(x)⟩ in descending order, and the target of the nearest support."""
     scores, order = (prompt.phi_query @ prompt.phi.mT).sort(-1, descending=True)
     return scores, torch.take_along_dim(prompt.y[..., :1], order[..., :1], dim=1)
 
 
 def hot_limit(prompt: Prompt, *, ridge: float) -> Float[Tensor, "batch 1 r"]:
-    """kȳ/(k + λ): kernel ridge regression when every kernel value is 1, at any query."""
+    """kȳ/(k + λ), the prediction of ridge regression at any query if all kernel values are 1."""
     return prompt.y.double().sum(1, keepdim=True) / (prompt.supports + ridge)
 
 
@@ -63,14 +63,14 @@ def hot_bound(prompt: Prompt, *, ridge: float, kernel: Exponential) -> Float[Ten
 def hot_misfit_bound(
     prompt: Prompt, *, ridge: float, kernel: Exponential
 ) -> Float[Tensor, "batch r"]:
-    """‖y − f*(X)‖ ≥ λ‖y − ȳ‖²/((λ + kη)‖y‖) at the supports X: when hot, nothing but the mean fits."""
+    """‖y − f*(X)‖ ≥ λ‖y − ȳ‖²/((λ + kη)‖y‖) at the supports X: when hot, only the mean fits."""
     y = prompt.y.double()
     centred = lengths(y - y.mean(1, keepdim=True), 1).square() / lengths(y, 1)
     return ridge * centred / (ridge + prompt.supports * warmth(prompt, kernel)[:, None])
 
 
 def cold_limit(prompt: Prompt, *, ridge: float, kernel: Exponential) -> Float[Tensor, "batch q r"]:
-    """k(x)ᵀy/(g + λ), g = e^{N²/τ}: what is left when no two supports see each other."""
+    """k(x)ᵀy/(g + λ), g = e^{N²/τ}: the prediction when K_ij = 0 for i ≠ j."""
     height, _ = coldness(prompt, kernel)
     return cross(prompt, kernel) @ prompt.y.double() / (height + ridge)[:, None, None]
 
@@ -78,7 +78,7 @@ def cold_limit(prompt: Prompt, *, ridge: float, kernel: Exponential) -> Float[Te
 def cold_bound(prompt: Prompt, *, ridge: float, kernel: Exponential) -> Float[Tensor, "batch q r"]:
     """|f*(x) − k(x)ᵀy/(g + λ)| ≤ ‖k(x)‖‖y‖·gδ/((g + λ)(g + λ − gδ)), δ = (k − 1)e^{−(N² − c)/τ}.
 
-    All supports have |Uφ_i| = N and ⟨Uφ_i, Uφ_j⟩ ≤ c for i ≠ j. Infinite, and so empty, unless
+    All supports have |Uφ_i| = N and ⟨Uφ_i, Uφ_j⟩ ≤ c for i ≠ j. The bound is infinite unless
     gδ < g + λ.
     """
     height, overlap = (v[:, None, None] for v in coldness(prompt, kernel))
@@ -91,9 +91,9 @@ def cold_bound(prompt: Prompt, *, ridge: float, kernel: Exponential) -> Float[Te
 def cold_size_bound(
     prompt: Prompt, *, ridge: float, kernel: Exponential
 ) -> Float[Tensor, "batch q r"]:
-    """|f*(x)| ≤ √k·e^{−(N² − c_x)/τ}‖y‖/(1 + λ/g − δ), c_x the largest ⟨Uφ_i, Uφ(x)⟩: new queries get 0.
+    """|f*(x)| ≤ √k·e^{−(N² − c_x)/τ}‖y‖/(1 + λ/g − δ): when cold, f* is near 0 at new queries.
 
-    Infinite, and so empty, unless δ < 1 + λ/g.
+    c_x is the largest ⟨Uφ_i, Uφ(x)⟩. The bound is infinite unless δ < 1 + λ/g.
     """
     height, overlap = (v[:, None, None] for v in coldness(prompt, kernel))
     nearest = cross(prompt, kernel).amax(2, keepdim=True)
@@ -107,7 +107,7 @@ def cold_misfit_bounds(
 ) -> tuple[Float[Tensor, "batch r"], Float[Tensor, "batch r"]]:
     """λ‖y‖/(λ + g(1 + δ)) ≤ ‖y − f*(X)‖ ≤ λ‖y‖/(λ + g(1 − δ)): when cold, the supports are memorised.
 
-    g and δ as in `cold_bound`; the second is at most ‖y‖, whatever δ.
+    g and δ are those of `cold_bound`. The upper bound is at most ‖y‖, whatever δ is.
     """
     height, overlap = (v[:, None] for v in coldness(prompt, kernel))
     size = lengths(prompt.y.double(), 1)
@@ -116,14 +116,18 @@ def cold_misfit_bounds(
 
 
 def hot_temperature(supports: int, reach: float, *, ridge: float, share: float = 0.5) -> float:
-    """R²/log(1 + λ(1 − s)/(sk)): hotter than this, the share s of a centred target is not fitted."""
+    """R²/log(1 + λ(1 − s)/(sk)).
+
+    At a higher temperature, the share s of a centred target is not fitted.
+    """
     return reach / log1p(ridge * (1 - share) / (share * supports))
 
 
 def cold_temperature(supports: int, gap: float, *, share: float = 0.1) -> float:
-    """(N² − c)/log((√k + s(k − 1))/s): colder than this, |f*(x)| ≤ s‖y‖ at every query.
+    """(N² − c)/log((√k + s(k − 1))/s).
 
-    c bounds ⟨Uφ_i, Uφ_j⟩ for i ≠ j and ⟨Uφ_i, Uφ(x)⟩; the gap is N² − c > 0.
+    At a lower temperature, |f*(x)| ≤ s‖y‖ at every query. c bounds ⟨Uφ_i, Uφ_j⟩ for i ≠ j and
+    ⟨Uφ_i, Uφ(x)⟩; the gap is N² − c > 0.
     """
     return gap / log((sqrt(supports) + share * (supports - 1)) / share)
 
@@ -142,9 +146,7 @@ def coldness(
     matrix = gram(prompt, kernel)
     diagonal = matrix.diagonal(dim1=1, dim2=2)
     if not torch.allclose(diagonal, diagonal[:, :1], rtol=1e-9, atol=0.0):
-        raise Refusal(
-            "The cold limit is stated for supports of one norm: scale the features to it."
-        )
+        raise Refusal("The cold limit is stated for supports of one norm: rescale the features.")
     height = diagonal[:, 0]
     largest = (matrix - torch.diag_embed(diagonal)).amax((1, 2))
     return height, (prompt.supports - 1) * largest / height

@@ -1,4 +1,4 @@
-"""How CG ends: what it must still miss while its steps are fewer than the distinct eigenvalues."""
+"""Termination of CG: the error that remains with fewer steps than distinct eigenvalues."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def spectral_energies(
 ) -> tuple[Float[Tensor, "batch n"], Float[Tensor, "batch n"]]:
     """The distinct eigenvalues s_i of A and the energies w_i = ‖Π_iα*‖²_A = y_i²/s_i of the first output.
 
-    K has the given rank: n = rank + 1 with λ, the eigenvalue of K's null space, first; n = k when
-    the rank is k.
+    K has the given rank. If the rank is k, then n = k. Otherwise n = rank + 1, and the first
+    eigenvalue is λ, whose eigenspace is K's null space.
     """
     values: Tensor
     vectors: Tensor
@@ -41,9 +41,9 @@ def cg_energy_floor(
 ) -> Float[Tensor, " batch"]:
     """‖α_t − α*‖_A ≥ (Σ_{i∈S} ℓ_i²/w_i)^{−1/2} for CG, ℓ_i = Π_{j∈S, j≠i} s_j/(s_j − s_i).
 
-    S is any t + 1 of A's distinct eigenvalues s_i, and w_i > 0 the energy of α* in each; the best S is
-    taken. Equality when A has no others: the step before the last errs by just this. With t
-    eigenvalues or fewer the floor is 0, and CG has ended.
+    S is any set of t + 1 distinct eigenvalues s_i of A, and w_i > 0 is the energy of α* in each;
+    the best S is used. Equality holds when A has no other eigenvalues: this is then the error of
+    the step before the last. With t eigenvalues or fewer the floor is 0, and CG has terminated.
     """
     n = eigenvalues.shape[1]
     if n <= steps:

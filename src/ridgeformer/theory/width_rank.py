@@ -1,4 +1,4 @@
-"""Width and rank: what a kernel matrix of low rank costs."""
+"""Width and rank: the error of a kernel matrix of low rank."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ridgeformer.types import Refusal
 
 
 def resolvent_bound(distance: Float[Tensor, "*batch"], *, ridge: float) -> Float[Tensor, "*batch"]:
-    """‖A⁻¹ − Â⁻¹‖₂ ≤ e/(λ(λ + e)) for positive K and K̂ with ‖K − K̂‖₂ ≤ e.
+    """‖A⁻¹ − Â⁻¹‖₂ ≤ e/(λ(λ + e)) for positive semi-definite K and K̂ with ‖K − K̂‖₂ ≤ e.
 
-    Equality for eigen-truncation, with e = σ_{m+1}.
+    Equality holds for eigen-truncation to rank m, with e = σ_{m+1}.
     """
     return distance / (ridge * (ridge + distance))
 
@@ -24,7 +24,10 @@ def resolvent_bound(distance: Float[Tensor, "*batch"], *, ridge: float) -> Float
 def rank_error(
     prompt: Prompt, *, rank: int, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, " batch"]:
-    """σ_{m+1}/(λ(λ + σ_{m+1})): the least ‖A⁻¹ − Â⁻¹‖₂ of any K̂ of rank m, and that of truncation."""
+    """σ_{m+1}/(λ(λ + σ_{m+1})).
+
+    This is the least ‖A⁻¹ − Â⁻¹‖₂ of any K̂ of rank m, and eigen-truncation attains it.
+    """
     return resolvent_bound(eigenvalue_after(prompt, rank=rank, kernel=kernel), ridge=ridge)
 
 
@@ -58,7 +61,7 @@ def eigen_truncation(
 def resolvent_difference(
     exact: Float[Tensor, "batch k k"], approximate: Float[Tensor, "batch k k"], *, ridge: float
 ) -> Float[Tensor, " batch"]:
-    """‖(K + λI)⁻¹ − (K̂ + λI)⁻¹‖₂ as measured."""
+    """‖(K + λI)⁻¹ − (K̂ + λI)⁻¹‖₂, computed from the two matrices."""
     shift = ridge * torch.eye(exact.shape[-1], dtype=exact.dtype)
     difference = torch.linalg.inv(exact + shift) - torch.linalg.inv(approximate + shift)
     return spectral(difference)

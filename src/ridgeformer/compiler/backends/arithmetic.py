@@ -65,10 +65,10 @@ class Sum:
 class TokenArithmetic(Lowering):
     multiplier: Multiplier = field(default_factory=Multiplier)
     partial: dict[object, Form] = field(default_factory=dict)
-    """Products of two factors that are already there."""
+    """Products of two factors that are already stored."""
 
     def pairs(self, products: Sequence[Product]) -> list[Term]:
-        """Products of two factors each; the earliest factors are multiplied first."""
+        """The products as terms of two factors each; the earliest factors are multiplied first."""
         terms = []
         for coefficient, factors in products:
             left = sorted(factors, key=lambda f: ready([f]))
@@ -137,10 +137,11 @@ class TokenArithmetic(Lowering):
     def inverse(
         self, x: Form, lo: float, hi: float, name: str, early: Form = (), not_before: int = 0
     ) -> tuple[Form, Form]:
-        """1/x for x in [lo, hi] as a product of two: the table's guess corrected by `Reciprocal`, and
-        its last factor, with which a consumer can multiply first what it has already.
+        """1/x for x in [lo, hi] as a product of two factors.
 
-        The table is constant outside its range, so it may read x before it was clamped (`early`).
+        They are the table's guess as corrected by `Reciprocal`, and the last factor of that
+        correction, which a consumer can first multiply with what it already has. The table is
+        constant outside its range, so it may read x before it is clamped (`early`).
         """
         correction, width = reciprocal_table(lo, hi), x[0].width
 

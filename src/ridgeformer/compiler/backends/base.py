@@ -15,7 +15,7 @@ from ridgeformer.types import Refusal
 
 
 class Backend(ABC):
-    """Made for one job; a job that the target cannot do is refused when the backend is made."""
+    """A backend is made for one job, and refuses a job that the target cannot do."""
 
     job: Job
     attention: Literal["linear", "softmax"]
@@ -41,7 +41,7 @@ class Backend(ABC):
         return self.feature_map.projected_width(self.job.features)
 
     def check_feature_map(self) -> None:
-        """A plain ReLU MLP forms no products of features."""
+        """Refuses a plain ReLU MLP for a kernel that needs products of features."""
         if self.feature_map.monomials is not None and not self.gated:
             raise Refusal(
                 f"The {self.job.kernel.name} kernel needs products of features, which a plain ReLU MLP "

@@ -36,7 +36,7 @@ class DualLowering(FactorLowering):
         key = form_key(v)
         if key not in self.fits:
             if any(part.cell.dirty for part in v):
-                # A query would read its own entry: v is stored without it first.
+                # A query would read its own entry, so v is stored without it first.
                 v = whole(self.by_mlp(Vector(v), name.removeprefix("K"), variable))
             self.fits[key] = gadgets.matvec(self.s, self.phi, v, name, variable)
         return self.fits[key]
@@ -53,7 +53,7 @@ class DualLowering(FactorLowering):
     def by_attention(
         self, vector: Vector, name: str, variable: str | None = None, clean: bool = True
     ) -> Cell:
-        """linear + Σ a·b·v. `clean` clears the queries' entry, which a mat-vec may have filled."""
+        """linear + Σ a·b·v. `clean` clears the entries of queries, which a mat-vec may fill."""
         assert not vector.gated
         terms = [(c, self.pair(factors), form) for c, factors, form in vector.scaled]
         reads = [vector.linear, *(f for _, (a, b), v in terms for f in (a, b, v))]
@@ -84,7 +84,7 @@ class DualLowering(FactorLowering):
         return out
 
     def predict(self, alpha: Vector, cell: Cell) -> Cell:
-        """f = Kα. Where α grew by multiples of vectors whose K v is known, so does f."""
+        """f = Kα. Where α grows by multiples of vectors v with known K v, so does f."""
         known = (
             alpha.scaled
             and not alpha.gated

@@ -1,8 +1,8 @@
-"""Interpolated products behind softmax attention: how fine they must be for what is promised.
+"""Interpolated products behind softmax attention: how fine they must be for the promised error.
 
 Only methods with fixed coefficients have such a budget, as their response to errors is a known
-polynomial. An adaptive method's coefficients are quotients of inner products, and the steps after it
-amplify an error in one of them without any bound that would be of use.
+polynomial. An adaptive method's coefficients are quotients of inner products, and later steps
+amplify an error in one of them without a useful bound.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ridgeformer.solvers import certified_interval
 from ridgeformer.types import Refusal
 
 WIDEST = 2**15
-"""Neurons per layer beyond which a request is refused."""
+"""The number of neurons per layer beyond which a request is refused."""
 
 COMFORTABLE = 512
-"""Neurons per layer that a product may take before it is given another layer instead."""
+"""The number of neurons per layer beyond which a product is given another layer instead."""
 
 
 RESERVE = 0.1
-"""By how much an iterate may leave its exact range, as a fraction of it, before a table ends."""
+"""The fraction by which an iterate may exceed its exact range before it leaves that of a table."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ErrorBudget:
     """How far an iterate may be off before a factor leaves its range."""
     least_scaling: float
     rest: float
-    """What set-up and round-off cost."""
+    """The error that set-up and round-off add."""
 
     def product(self, grid: Grid) -> float:
         return theory.product_error_bound(self.first, self.second, grid.finest)
@@ -72,7 +72,7 @@ class ErrorBudget:
         return reached + self.rest
 
     def grid(self, tolerance: float, layers: int) -> Grid:
-        """The coarsest grid that keeps the tolerance."""
+        """The coarsest grid that meets the tolerance."""
         if self.rest >= tolerance:
             raise Refusal(
                 f"`tolerance` {tolerance:g} is below the {self.rest:.3g} that round-off alone may cost "
@@ -116,7 +116,7 @@ def check_interpolation(job: Job, products: Interpolated, program: Program) -> N
 
 
 def error_budget(job: Job, domain: Domain, program: Program, bounds: Bounds) -> ErrorBudget:
-    """How errors of the step's product reach a prediction, worst case over the domain."""
+    """How errors of the step's product reach a prediction, in the worst case over the domain."""
     assert domain.max_target is not None
     k, ridge = domain.max_supports, job.needed_ridge
     certain = certified_interval(
@@ -179,7 +179,7 @@ def weighted_range(program: Program, bounds: Bounds, max_target: float) -> float
 
 
 def set_up_error(domain: Domain, ridge: float, alpha: float) -> float:
-    """What inexact norms |x|² and the inexact last division cost, at 2⁻⁴⁸ of their ranges.
+    """The error from inexact norms |x|² and the inexact last division, at 2⁻⁴⁸ of their ranges.
 
     A logit off by δ changes K by a factor e^δ: |f − f̂| ≤ (‖y‖/λ)(‖δk‖ + ‖k‖‖δK‖/λ).
     """
@@ -193,7 +193,10 @@ def set_up_error(domain: Domain, ridge: float, alpha: float) -> float:
 
 
 def chosen_grid(products: Interpolated, budget: ErrorBudget, outputs: int, one_block: bool) -> Grid:
-    """How fine. With row sums as preconditioner a step is one block; else products may go deeper."""
+    """The grid for the requested tolerance or width.
+
+    With row sums as preconditioner a step is one block; otherwise products may take more layers.
+    """
     squares = 2 * outputs
     if products.width is not None:
         return Grid(max(2, products.width // squares), 1 if one_block else 2)
@@ -213,5 +216,5 @@ def chosen_grid(products: Interpolated, budget: ErrorBudget, outputs: int, one_b
 
 
 def narrower(grid: Grid, by: int, outputs: int) -> Grid:
-    """The grid with so many neurons fewer."""
+    """The grid with at least `by` fewer neurons, but no fewer than two intervals."""
     return replace(grid, intervals=max(2, grid.intervals - ceil(by / (2 * outputs))))

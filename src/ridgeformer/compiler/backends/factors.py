@@ -31,7 +31,7 @@ from ridgeformer.types import Refusal
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """A dot product as a factor: remembers its vectors, so that a scale can ride on the same head."""
+    """A dot product as a factor. It keeps its vectors, so that the same head can apply a scale."""
 
     cell: Cell
     u: Form
@@ -83,7 +83,7 @@ class FactorLowering(Lowering):
     """A power of two above every value in the stream."""
     values: dict[Channel, Vector | Scalar | Diagonal] = field(default_factory=dict)
     merged: dict[Scalar, Cell] = field(default_factory=dict)
-    """Products that are already there, by their factors in order of identity."""
+    """Products that are already stored, by their factors in order of identity."""
     unclamped: dict[Cell, Cell] = field(default_factory=dict)
 
     @abstractmethod
@@ -124,7 +124,7 @@ class FactorLowering(Lowering):
             if variable == "alpha":
                 self.read(step, None, self.predict(value, cell))
         elif isinstance(value, tuple) and len(value) > 1:
-            # An inverse is ready last: it stays a factor, and what it multiplies need not wait.
+            # An inverse is ready last: it stays a factor, so that what it multiplies need not wait.
             late = tuple(f for f in value if isinstance(f, Inverse))[-1:]
             early = tuple(f for f in value if f not in late)
             self.values[channel] = (self.merge(early, variable), *late)
@@ -250,7 +250,7 @@ class FactorLowering(Lowering):
         return self.merged[key]
 
     def reuse(self, factors: Scalar) -> Scalar:
-        """The same product through a part of it that is already there, which frees its factors."""
+        """The same product by way of a part that is already stored, which frees its factors."""
         for key, cell in reversed(self.merged.items()):
             if all(factors.count(f) >= key.count(f) for f in key):
                 left = list(factors)
@@ -264,7 +264,7 @@ class FactorLowering(Lowering):
         last = ordered[-1]
         if isinstance(last, Reduction) and len(ordered) > 1:
             scale = self.merge(tuple(ordered[:-1]))
-            if scale.written < last.cell.written:  # in time to ride on the reduction's own head
+            if scale.written < last.cell.written:  # in time for the reduction's own head
                 name = name or f"{scale.name}·{last.cell.name}"
                 return self.dot(last.u, last.v, whole(scale), name)
             ordered = [scale, last]
@@ -272,7 +272,7 @@ class FactorLowering(Lowering):
         # As in Huffman's code, a short product comes first, so that all later ones are full.
         while len(cells) > 1:
             count = min(3, len(cells)) if len(cells) % 2 else 2
-            # A product of two frees one cell at most, so it waits for the layer before it is needed.
+            # A product of two frees one cell at most, so it waits for the last possible layer.
             wait = self.s.attention_time([whole(cells[-1])]) - 2 if count < len(cells) == 4 else 0
             forms = [whole(c) for c in cells[:count]]
             first = gadgets.product(self.s, forms, name, self.outputs, not_before=wait)

@@ -2,7 +2,8 @@
 
 A support cannot see later supports, so it cannot hold an entry of the dual iteration. The
 aggregator comes after them all: it solves (ΦᵀΦ + λI) w = Φᵀy with whole vectors of p channels, and
-the supports only lend their φ and y. An adaptive solver has other iterates there than in the dual system.
+the supports only provide their φ and y. The iterates of an adaptive solver differ from those of the
+dual system.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class FeatureLowering(FactorLowering):
         return out
 
     def store(self, vector: Vector, name: str, variable: str | None = None) -> Cell:
-        """Scaling by q = a, k = b, value = v: a·b·v; without scalars the MLP adds it up."""
+        """A head scales: q = a, k = b, value = v gives a·b·v. Without scalars the MLP adds up."""
         assert not vector.gated
         width = self.features * self.outputs
         if not vector.scaled:

@@ -1,4 +1,4 @@
-"""Features that a token works out from its own φ before the solver begins, as `FeatureMap` says."""
+"""Features that a token computes from its own φ before the solver begins, as in `FeatureMap`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ridgeformer.kernels import FeatureMap, Monomial
 
 
 def token_features(s: Builder, phi: Cell, features: FeatureMap, place: Place) -> Cell:
-    """u(φ), 0 at the aggregator; `phi` holds the projection already."""
+    """u(φ), which is 0 at the aggregator; `phi` already holds the projection."""
     u = phi if features.hidden is None else rectified(s, phi, features, place)
     return u if features.monomials is None else monomials(s, u, features.monomials, place)
 
@@ -44,7 +44,7 @@ def rectified(s: Builder, phi: Cell, features: FeatureMap, place: Place) -> Cell
 
 
 def monomials(s: Builder, x: Cell, wanted: tuple[Monomial, ...], place: Place) -> Cell:
-    """A cell with every weighted monomial; a product of three is made of a product of two."""
+    """A cell with every weighted monomial; a product of three is made from a product of two."""
     pairs: dict[tuple[int, ...], Form] = {}
     time, degree = s.mlp_time([whole(x)]), max(len(m.indices) for m in wanted)
     if degree == 3:

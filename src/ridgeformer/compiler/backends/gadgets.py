@@ -32,7 +32,7 @@ def matvec(s: Builder, phi: Cell, v: Form, name: str, variable: str | None = Non
 
     q_j = φ_j, k_i = φ_i, v_i = v_i:  Σ_i (φ_j·φ_i) v_i = (Kv)_j at supports, and k(x)ᵀv at a query.
     The aggregator's φ is 0, so it neither gives nor takes. A query reads itself too, and adds
-    |φ(x)|²·v(x): v must be 0 there, which the lowering sees to.
+    |φ(x)|²·v(x), so v must be 0 there, which the lowering ensures.
     """
     assert not any(part.cell.dirty for part in v), "a mat-vec source must vanish at the queries"
     time = s.attention_time([whole(phi), v])
@@ -108,12 +108,12 @@ def product(
 
 
 def spread(form: Form, output: int) -> Form:
-    """The entry of an output; a constant serves them all."""
+    """The entry of one output; a constant serves all outputs."""
     return form if form[0].width == 1 and form[0].cell.width == 1 else piece(form, output, 1)
 
 
 def table(s: Builder, x: Cell, hinges: HingeTable, name: str) -> Cell:
-    """A falling convex function of a scalar: hinges that open to the left, with positive weights."""
+    """A decreasing convex function of a scalar: hinges open to the left, with positive weights."""
     time = s.mlp_time([whole(x)])
     out = s.new(name, "aggregator", x.width, time)
     for o in range(x.width):
@@ -142,7 +142,7 @@ def hinge_write(
 def bent(
     s: Builder, x: Cell, slopes: list[float], biases: list[float], weights: list[float], name: str
 ) -> Cell:
-    """x + Σ w·relu(slope·x + bias), in the channels of x when nobody needs the straight one."""
+    """x + Σ w·relu(slope·x + bias), in the channels of x if x itself is not needed later."""
     time = s.mlp_time([whole(x)])
     out = s.new(name, "aggregator", x.width, time)
     update(s, time, whole(x), out, AGGREGATOR, name)
@@ -191,7 +191,7 @@ def times_quadratic(
 ) -> Cell:
     """v·(1 + b·e + c·e²) for a scalar v, in one head: q = (1, e), k = (1, b + c·e).
 
-    In place, v is there already, and only its correction is added.
+    If `in_place`, the channels already hold v, and only its correction is added.
     """
     time = s.attention_time([v, whole(e)])
     out = s.new(name, "aggregator", e.width, time)

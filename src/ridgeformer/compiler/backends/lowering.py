@@ -1,4 +1,4 @@
-"""Programs to circuits: what every lowering shares."""
+"""From programs to circuits: what all lowerings share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Lowering(ABC):
         """Stores a state variable, and reads predictions off each iterate."""
 
     def silence(self) -> float:
-        """A number with which a plain MLP silences a neuron at the tokens that it is not for."""
+        """The number that silences a neuron of a plain MLP at the tokens where it must not act."""
         return 1.0
 
     def circuit(self, program: Program) -> Circuit:
@@ -69,12 +69,12 @@ class Lowering(ABC):
                     self.keep(channel, step, variable)
 
     def read(self, step: int, variable: str | None, cell: Cell, over: Cell | None = None) -> None:
-        """Notes where an iterate, or without a variable its prediction, is read."""
+        """Notes where an iterate is read, or its prediction if `variable` is None."""
         self.s.readouts.append(Readout(step, variable, cell, over))
 
 
 def complete(readouts: Iterable[Readout], program: Program) -> list[Readout]:
-    """The readouts in order of their steps, with those of steps that leave the iterate as it was."""
+    """The readouts in order of their steps, including steps that leave the iterate unchanged."""
     known = list(readouts)
     first = {state["alpha"]: step for step, state in reversed(list(enumerate(program.states)))}
     for step, state in enumerate(program.states[1:], start=1):

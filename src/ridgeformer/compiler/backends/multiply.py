@@ -1,6 +1,6 @@
 """Products within a token: exact with a gated MLP, interpolated with a plain one.
 
-A gated MLP has x·y = relu(x)·y − relu(−x)·y. A plain ReLU MLP has squares, and with them
+A gated MLP computes x·y = relu(x)·y − relu(−x)·y. A plain ReLU MLP interpolates squares, which give
 
     a·b = ((s·a + b)² − (s·a − b)²) / 4s.
 
@@ -40,7 +40,7 @@ Term = tuple[float, Form, Form]
 
 @dataclass
 class Multiplier:
-    """Stores sums of products; this one for a gated MLP."""
+    """Stores sums of products. This class is for a gated MLP."""
 
     @property
     def gate(self) -> float:
@@ -62,7 +62,7 @@ class Multiplier:
         fine: bool = True,
         variable: str | None = None,
     ) -> Cell:
-        """linear + Σ coefficient·a·b in a cell of its own, `fine` where one rough layer will not do."""
+        """linear + Σ coefficient·a·b in a new cell; `fine` if one coarse layer is not enough."""
         time = start(s, linear, products, not_before)
         out = s.new(name, "everywhere", width, time, variable=variable)
         write_linear(s, time, linear, out, name)
@@ -80,14 +80,14 @@ class Multiplier:
 
 @dataclass(frozen=True)
 class Grid:
-    """n intervals a layer, for as many layers as it takes."""
+    """n intervals in each of several layers."""
 
     intervals: int
     layers: int = 1
 
     @property
     def finest(self) -> float:
-        """How many intervals of the last layer a range is divided into."""
+        """The number of intervals of the last layer into which a range is divided."""
         return float(self.intervals) ** self.layers
 
 
@@ -95,7 +95,7 @@ FINE_ENOUGH = 2.0**48
 
 
 def fine_grid(neurons: int) -> Grid:
-    """A grid with an error of 2⁻⁴⁸ of the squared range, in layers of that many neurons."""
+    """A grid with an error of 2⁻⁴⁸ of the squared range, in layers of at most `neurons` neurons."""
     intervals = max(2, min(64, neurons + 1))
     layers = 1
     while float(intervals) ** (2 * layers) < FINE_ENOUGH:
@@ -113,24 +113,24 @@ class Square:
     hi: float
     offset: int
     remainder: bool = False
-    """x is a triangle wave in [0, hi], and the term is x² − hi·x: what an interpolant left over."""
+    """Whether the term is x² − hi·x for a triangle wave x in [0, hi], which an interpolant left."""
 
 
 @dataclass
 class SquareMultiplier(Multiplier):
-    """The same for a plain ReLU MLP."""
+    """Stores sums of products, interpolated, for a plain ReLU MLP."""
 
     grid: Grid = field(default_factory=lambda: Grid(64))
-    """For products that must take one layer, or that need no more than the tolerance."""
+    """The grid for products that must take one layer, or that need only meet the tolerance."""
     neurons: int = 126
-    """How many neurons a fine product may take in a layer."""
+    """The number of neurons that a fine product may take in a layer."""
     ranges: dict[Cell, tuple[float, float]] = field(default_factory=dict)
     largest: float = 1.0
     """A bound on what the neurons of squares read."""
 
     @property
     def gate(self) -> float:
-        """What silences them at the aggregator, where a factor may be beyond its range."""
+        """The number that silences them at the aggregator, where a factor may leave its range."""
         return float(2.0 ** ceil(log2(8 * self.largest)))
 
     def noted(self, squares: list[Square]) -> list[Square]:
@@ -204,8 +204,8 @@ def add_squares(
 ) -> Cell:
     """linear + Σ coefficient·x², by as many layers as the grid has.
 
-    At the aggregator there are no squares: vectors are 0 there, and a product that were 0 only up to
-    round-off would be fed back to it by its own attention, step after step.
+    At the aggregator there are no squares: vectors are 0 there, and a product that is 0 only up to
+    round-off would be fed back to it by its own attention at every step.
     """
     for layer in range(grid.layers):
         last = layer == grid.layers - 1
@@ -225,7 +225,7 @@ def square_layer(
     *,
     last: bool,
 ) -> list[Square]:
-    """Writes linear + the interpolants of all squares, and returns what they leave over."""
+    """Writes linear + the interpolants of all squares, and returns their remainders."""
     name = out.name
     extra: list[Form] = [() for _ in range(out.width)]
     left = []

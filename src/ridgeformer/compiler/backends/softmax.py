@@ -53,9 +53,9 @@ class SoftmaxLowering(TokenArithmetic):
     """The range of D at the supports."""
     max_supports: int = 1
     push: float = 1024.0
-    """The logit that decides: no other comes near it, so that its exponential counts alone."""
+    """A logit so large that the exponentials of all other logits vanish beside its own."""
     ratio_sites: bool = False
-    """Read f_t as o/w before the last step: the division is then done once, at the end."""
+    """Whether f_t is read as o/w before the last step, so that only the last one is divided."""
     bounds: Bounds = field(default_factory=dict)
     """The ranges of the program's channels, with room for errors where products are interpolated."""
     values: dict[Channel, Sum | RowSum] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class SoftmaxLowering(TokenArithmetic):
         self.place = "everywhere"
         super().__post_init__()
         self.once: dict[str, Cell] = {}
-        """What is computed once, from the data alone, by name."""
+        """Cells that are computed once, from the data alone, by name."""
         self.last_step, self.smooths = 0, False
 
     # ------------------------------------------------------------------ the heads
@@ -88,11 +88,11 @@ class SoftmaxLowering(TokenArithmetic):
         return out
 
     def kernel_logits(self) -> tuple[list[Form], list[Form]]:
-        """Reader j, key i:  s⟨u_j, u_i⟩, less n|u_j|² + n|u_i|² against the sink.
+        """For reader j and key i:  s⟨u_j, u_i⟩ less n|u_j|² + n|u_i|², relative to the sink.
 
-        The last two entries push: a query's key down for everyone, and for the aggregator its own
-        key up. Where the kernel has norms, the logit s⟨u_j, u_i⟩ − n|u_i|² is larger than it should be
-        by n|u_j|²; adding that to the sink's logit as well makes up for it.
+        The last two entries push a query's key down for all readers, and the aggregator's own key
+        up for the aggregator. Where the kernel has norms, the logit s⟨u_j, u_i⟩ − n|u_i|² is larger
+        than it should be by n|u_j|²; adding that to the sink's logit as well makes up for it.
         """
         assert self.logits is not None
         s, u = self.s, whole(self.phi)
@@ -162,7 +162,7 @@ class SoftmaxLowering(TokenArithmetic):
         return self.kept("D", make)
 
     def count(self) -> Cell:
-        """k + 1, from the weight that the aggregator gets among equals."""
+        """k + 1, from the weight of the aggregator when all weights are equal."""
 
         def make() -> Cell:
             share = whole(self.mean(self.s.constant(), "1/(k+1)"))
@@ -264,7 +264,7 @@ class SoftmaxLowering(TokenArithmetic):
     def dot(self, u: Form, v: Form, name: str) -> Sum:
         """uᵀv: products within the tokens, then their mean everywhere, times the count.
 
-        Where u is there before v, it is multiplied by the count while v is still being worked out.
+        If u is ready before v, it is multiplied by the count while v is still being computed.
         """
         count, first, second = whole(self.count()), *sorted((u, v), key=lambda f: ready([f]))
         early = self.s.mlp_time([count, first]) <= ready([second])
@@ -277,9 +277,10 @@ class SoftmaxLowering(TokenArithmetic):
         return Sum((), ((1.0, (count, whole(self.mean(terms, f"mean {name}")))),))
 
     def unit(self, x: Channel, lo: float, hi: float) -> Sum:
-        """About x^(−1/2); of a count times a mean, the product of both roots, without the product.
+        """About x^(−1/2). For a count times a mean, it is the product of both roots.
 
-        Not at queries, whose residuals do not vanish and would grow with every change of unit.
+        It is not written at queries, whose residuals do not vanish and would grow with every change
+        of unit.
         """
         tokens = SUPPORT | AGGREGATOR
         value, count = self.values[x], self.once.get("k+1")
@@ -303,7 +304,7 @@ class SoftmaxLowering(TokenArithmetic):
             # w ⊙ (D ⊙ o) = o: what attention divided by is never multiplied back
             linear = scaled(value.rows, coefficient)
         elif value.rows or (a.kind == "token" and value.products):
-            # P⁻¹r must be made of r as it is: of its parts, it would have another round-off than r.
+            # P⁻¹r must be computed from r itself: from its parts, it would have another round-off.
             value = Sum(self.form(b))
         products = [(coefficient * c, factors + more) for c, more in value.products]
         if value.linear:
@@ -337,7 +338,7 @@ class SoftmaxLowering(TokenArithmetic):
             self.s.kept.add(w)
             self.read(step, None, o, over=w)
             return
-        # The last division may take its time, and starts when nothing else runs any more.
+        # The last division may take several layers; it starts when everything else is done.
         cell = self.store(value, "f", not_before=o.written + 1, fine=True)
         self.read(step, None, cell)
 

@@ -34,7 +34,7 @@ ROOMY_LOGIT = 2.0**18
 
 
 def softmax_backend(job: Job, target: SoftmaxAttention) -> Backend:
-    """The backend for the kernel and the products that the target has."""
+    """The backend for the job's kernel and the target's products."""
     logits = job.kernel.logits()
     if logits is None:
         return DotProductBackend(job, target)
@@ -66,7 +66,7 @@ def domain_of(job: Job, target: SoftmaxAttention) -> Domain:
 
 
 def push(largest_logit: float) -> float:
-    """A logit beyond every other by so much that their exponentials vanish beside it."""
+    """A logit so large that the exponentials of all others vanish beside its own."""
     return float(2.0 ** ceil(log2(1000 + 4 * largest_logit)))
 
 
@@ -146,7 +146,7 @@ class InterpolatedBackend(ExactBackend):
         grid = chosen_grid(self.products, self.budget, self.job.outputs, short.normalised)
         if self.products.width is None:
             return grid
-        # A few neurons update, copy and erase: a short program shows how many.
+        # Some neurons update, copy and erase; a short program shows how many there are.
         trial = erase(reuse(self.lowered(short, ranges(short), grid)))
         excess = widest_mlp(trial, gated=False) - self.products.width
         return narrower(grid, excess, self.job.outputs) if excess > 0 else grid

@@ -95,7 +95,7 @@ def neurons(write: MLPWrite, gated: bool) -> int:
 
 
 def widest_mlp(circuit: Circuit, gated: bool) -> int:
-    """How many neurons the widest layer has."""
+    """The number of neurons in the widest layer."""
     layers: dict[int, int] = defaultdict(int)
     for write in circuit.writes:
         layers[write.time // 2] += neurons(write, gated)
@@ -115,7 +115,7 @@ def by_layer(circuit: Circuit) -> tuple[dict[int, list[list[Head]]], dict[int, l
 
 
 def distinct_values(group: Sequence[Head]) -> list[tuple[Form, list[Output]]]:
-    """Values that several outputs of a head share are computed once."""
+    """The distinct values of a head, each with the outputs that share it."""
     values: dict[object, tuple[Form, list[Output]]] = {}
     for head in group:
         for output in head.outputs:

@@ -41,7 +41,7 @@ def describe(circuit: Circuit, placement: Placement, gated: bool) -> dict[str, A
             "mlp": [
                 describe_write(write, placement)
                 for write in writes.get(layer, [])
-                if neurons(write, gated)  # a cell that is continued as it is needs none
+                if neurons(write, gated)  # a cell that continues unchanged needs none
             ],
         }
         for layer in range(circuit.end // 2 + 1)
@@ -58,7 +58,7 @@ def site_name(time: int) -> str:
 
 
 def channel_names(circuit: Circuit, placement: Placement) -> dict[str, list[list[str]]]:
-    """By place, for each column the names of the cells that ever live in it, first come first."""
+    """For each place and column, the names of the cells that ever occupy it, in their order."""
     names: dict[str, list[list[str]]] = {
         place: [[] for _ in range(placement.width)] for place in ("data", "aggregator")
     }

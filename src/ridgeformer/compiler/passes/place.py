@@ -55,7 +55,7 @@ class LiveRange:
     start: int
     stop: float = START
     readers: list[tuple[int, Head | ProductWrite, str]] = field(default_factory=list)
-    """When it is read, by what, and in which slot."""
+    """The times at which it is read, by what, and in which slot."""
     columns: tuple[int, ...] = ()
 
 
@@ -115,7 +115,7 @@ class Stream:
         return {self.range_of[p.cell] for form in forms for p in form if p.cell in self.range_of}
 
     def append_flag(self, flag: Cell) -> None:
-        """A flag is read at every token, so its channel is nobody else's."""
+        """A flag is read at every token, so its channel is never shared."""
         self.flags[flag] = (len(self.occupants),)
         column = Occupants()
         for where in PLACES:
@@ -127,7 +127,7 @@ class Stream:
         self.occupy(self.range_of[cell], list(range(first, first + cell.width)))
 
     def insert(self, live: LiveRange) -> None:
-        """In the first channels that are free for it, and in new ones after them."""
+        """Places the range in the first channels that admit it, and in new ones after them."""
         chosen: list[int] = []
         for index, column in enumerate(self.occupants):
             if len(chosen) == live.width:
@@ -153,11 +153,12 @@ class Stream:
         return True
 
     def leaks(self, read: LiveRange, intruder: LiveRange) -> bool:
-        """Would someone who reads `read` pick up `intruder`, which shares its channel elsewhere?
+        """Whether a reader of `read` would pick up `intruder`, which shares its channel elsewhere.
 
-        A query slot is read where the head writes, so an intruder there writes rubbish, and so does
-        a product in the MLP. Keys and values are read at every visible token; their product is
-        rubbish only where both are intruded, which is avoided by never sharing both.
+        A query slot is read where the head writes, so an intruder there corrupts what is written;
+        the same is true of a product in the MLP. Keys and values are read at every visible token;
+        their product is corrupted only where both have intruders, which is avoided by never sharing
+        both.
         """
         start, stop = max(read.start, intruder.start), min(read.stop, intruder.stop)
         first = bisect_right(read.readers, start, key=lambda reader: reader[0])
@@ -177,7 +178,7 @@ class Stream:
         return False
 
     def intruded(self, live: LiveRange, time: int) -> bool:
-        """Does anything of the other place share the channels at this time?"""
+        """Whether a range of the other place shares the channels at this time."""
         return any(
             other.start < time
             for column in live.columns

@@ -69,7 +69,7 @@ def reuse(circuit: Circuit) -> Circuit:
 
 
 def earlier_value_first(write: LinearWrite) -> list[Part]:
-    """An earlier value of the same variable before anything else."""
+    """The parts that the write reads, with an earlier value of the same variable first."""
     variable = write.cell.variable
     return sorted(write.form, key=lambda part: variable is None or part.cell.variable != variable)
 
@@ -83,7 +83,7 @@ def without_one(form: Form, cell: Cell) -> Form:
 
 
 def copy_heads(circuit: Circuit, cell: Cell, form: Form) -> list[Head]:
-    """cell += form by attention: multiplied by the aggregator's flag, twice, which is 1·1."""
+    """cell += form by attention, where the form is multiplied twice by the aggregator's flag, 1."""
     one, time = circuit.constant(), cell.written
     if cell.place == "aggregator":
         written = (Output(form, cell),)
