@@ -29,6 +29,7 @@ _HOMES = {
         "ConjugateGradient",
         "GradientDescent",
         "HeavyBall",
+        "GradientDescentPlus",
         "IterativeNewton",
         "NadarayaWatson",
         "Richardson",

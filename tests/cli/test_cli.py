@@ -80,9 +80,9 @@ def test_inspect_shows_size_certificate_and_layers(home):
     [
         (["cgg", *COMPILE], ["did you mean cg?"]),
         (
-            ["newton", *COMPILE],
+            ["block-cg", *COMPILE],
             [
-                "newton cannot be compiled",
+                "block-cg cannot be compiled",
                 "use a solver whose state is made of vectors and scalars",
             ],
         ),
@@ -257,7 +257,7 @@ def test_nothing_is_overwritten_without_force(home, tmp_path):
     refused(cli("compile", "gd", *COMPILE, "--out", model), "--force")
     assert (model / "model.safetensors").read_bytes() == before
     # A request that fails leaves what was there, even with --force.
-    refused(cli("compile", "newton", *COMPILE, "--out", model, "--force"), "newton cannot")
+    refused(cli("compile", "block-cg", *COMPILE, "--out", model, "--force"), "block-cg cannot")
     assert (model / "model.safetensors").read_bytes() == before
     assert cli("compile", "gd", *COMPILE, "--out", model, "--force").returncode == 0
     assert (model / "model.safetensors").read_bytes() != before

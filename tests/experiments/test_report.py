@@ -116,7 +116,7 @@ def test_text_is_escaped_and_markup_is_kept():
 
 
 def test_a_bound_has_the_colour_of_what_it_bounds():
-    lines = [Line("b", [0], [1]), Line("a", [0, 1], [1, 2]), Line("a, bound", [0, 1], [2, 3], bound=True), Line("none", [], [], bound=True)]  # fmt: skip
+    lines = [Line("b", [0], [1]), Line("a", [0, 1], [1, 2]), Line("a, bound", [0, 1], [2, 3], bound=True, of="a"), Line("none", [], [], bound=True)]  # fmt: skip
     drawn = draw(Figure.of(lines, Axes("x", "f_t"))).data
     assert [trace.name for trace in drawn] == ["b", "a", "a, bound"]
     assert drawn[1].line.color == drawn[2].line.color != drawn[0].line.color

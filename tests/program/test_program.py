@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ridgeformer.kernels import Linear
-from ridgeformer.program import interpret, largest, ranges, trace
+from ridgeformer.program import Scope, interpret, largest, ranges, trace
 from ridgeformer.program.interpret import evaluate
 from ridgeformer.program.ops import Clamp
 from ridgeformer.program.tables import reciprocal_table, unit_table
@@ -22,7 +22,10 @@ TRACED = [
     ("chebyshev", "jacobi"),
     ("cg", "none"),
     ("cg", "jacobi"),
+    ("newton", "none"),
+    ("gd++", "none"),
 ]
+OPERATORS = Scope(operators=True)
 
 
 @pytest.mark.parametrize(("name", "precondition"), TRACED)
@@ -31,7 +34,7 @@ def test_program_equals_solver(name, precondition, outputs):
     task = PrescribedSpectrum(condition=30, supports=20, features=6, outputs=outputs)
     prompt, top = task.draw(5, seed=0), task.max_eigenvalue
     solver = make_solver(name, precondition)
-    program = trace(solver, steps=5, ridge=1.0, max_eigenvalue=top)
+    program = trace(solver, steps=5, ridge=1.0, max_eigenvalue=top, scope=OPERATORS)
     found = interpret(program, prompt, check=True)
     expected = solve(solver, prompt, steps=5, ridge=1.0, max_eigenvalue=top)
     torch.testing.assert_close(found.predictions, expected.predictions, rtol=1e-9, atol=1e-10)
@@ -65,12 +68,16 @@ def test_range_analysis_bounds_every_channel(name, precondition):
     task = PrescribedSpectrum(condition=200, supports=30, features=8, outputs=2)
     prompt = task.draw(10, seed=1)
     solver = make_solver(name, precondition)
-    program = trace(solver, steps=6, ridge=1.0, max_eigenvalue=task.max_eigenvalue)
+    program = trace(solver, steps=6, ridge=1.0, max_eigenvalue=task.max_eigenvalue, scope=OPERATORS)
     machine, values = EagerMachine(prompt, Linear(), 1.0), {}
     bounds = ranges(program)
     for op in program.ops:
         values[op.out] = evaluate(op, values, machine)
-        size = values[op.out].norm(dim=1) if op.out.kind == "vector" else values[op.out]
+        size = values[op.out]
+        if op.out.kind == "vector":
+            size = size.norm(dim=1)
+        elif op.out.kind == "operator":
+            size = torch.linalg.matrix_norm(size, 2)
         low, high = bounds[op.out]
         assert float(size.max()) <= high * (1 + 1e-9), op
         if op.out.kind != "vector":

@@ -16,6 +16,7 @@ from ridgeformer.solvers import (
     ConjugateGradient,
     EagerMachine,
     GradientDescent,
+    GradientDescentPlus,
     HeavyBall,
     IterativeNewton,
     NadarayaWatson,
@@ -133,19 +134,77 @@ def test_heavy_ball_has_its_asymptotic_rate():
     assert (slow[1200].max() / slow[600].max()) ** (1 / 600) > rate * 1.01
 
 
-def test_newtons_residual_squares():
+def inverses(solver, steps):
+    """I − AX after each step of Newton's iteration."""
     prompt = PrescribedSpectrum(features=4, supports=6, condition=20).draw(2, seed=0)
     machine = EagerMachine(prompt, Linear(), 1.0)
-    solver, A = IterativeNewton(), machine.dense_system()
-    state = solver.init(machine)
-    previous = None
-    for step in range(1, 6):
+    state, A = solver.init(machine), machine.dense_system()
+    for step in range(1, steps + 1):
         state = solver.step(machine, state, step)
-        residual = torch.eye(6, dtype=torch.float64) - A @ state.inverse
-        if previous is not None:
-            torch.testing.assert_close(residual, previous @ previous, atol=1e-12, rtol=1e-9)
-        previous = residual
-    assert (previous.abs() > 1e-12).any()  # still far enough from round-off to mean something
+        yield torch.eye(6, dtype=torch.float64) - A @ state.inverse
+
+
+def test_newtons_residual_squares():
+    *earlier, last = inverses(IterativeNewton(plain=True), 5)
+    for before, after in zip(earlier, [*earlier[1:], last], strict=True):
+        torch.testing.assert_close(after, before @ before, atol=1e-12, rtol=1e-9)
+    assert (last.abs() > 1e-12).any()  # still far enough from round-off to mean something
+
+
+def test_newtons_residual_doubles_the_degree_of_chebyshevs():
+    """T_2n = 2T_n² − 1, with the scale that makes it 1 at 0."""
+    *earlier, last = inverses(IterativeNewton(), 4)
+    rho = 19 / 21
+    for step, (before, after) in enumerate(zip(earlier, [*earlier[1:], last], strict=True)):
+        here = 1 / ChebyshevSeries.basis(2**step)(1 / rho)
+        eye = torch.eye(6, dtype=torch.float64)
+        expected = (2 * before @ before - here**2 * eye) / (2 - here**2)
+        torch.testing.assert_close(after, expected, atol=1e-12, rtol=1e-9)
+    assert (last.abs() > 1e-12).any()
+
+
+@pytest.mark.parametrize(
+    ("plain", "peer"), [(True, GradientDescent()), (False, Chebyshev())], ids=["plain", "scaled"]
+)
+def test_newtons_solution_is_that_of_a_doubled_number_of_steps(plain, peer):
+    """The residual of step t is the square of the peer's after 2^(t−1) steps."""
+    values, interval = np.geomspace(1, 300, 40), (1.0, 300.0)
+    found = residuals(IterativeNewton(plain=plain), values, 6, interval)
+    slow = residuals(peer, values, 32, interval)
+    for step in range(1, 7):
+        expected = slow[2 ** (step - 1)] ** 2
+        np.testing.assert_allclose(found[step], expected, atol=1e-11)
+    assert found[6].max() > 1e-6  # not yet solved
+
+
+def test_gd_plus_plus_knows_the_spectrum_of_its_features():
+    """z ← z(1 − γz)² maps the old interval onto the new one, and no γ gives a smaller ratio."""
+    lo, hi = 1.0, 500.0
+    solver, machine = GradientDescentPlus(), EagerMachine(modes([lo, hi], 1e-3), Linear(), 1e-3)
+    state = solver.init(machine)._replace(interval=(lo, hi))
+    for step in range(1, 8):
+        new = solver.step(machine, state, step).interval
+        z = np.linspace(*state.interval, 200001)
+        total = sum(state.interval) + np.sqrt(np.prod(state.interval))
+        image = z * (1 - z / total) ** 2
+        np.testing.assert_allclose([image.min(), image.max()], new, rtol=1e-8)
+        ratios = [np.ptp(np.log(z * (1 - g * z / total) ** 2)) for g in (0.97, 1.0, 1.03)]
+        assert ratios[1] < min(ratios[0], ratios[2]) or ratios[1] < 1e-8
+        state = state._replace(interval=new)
+    assert new[1] / new[0] < 1 + 1e-9
+
+
+def test_gd_plus_plus_is_gradient_descent_on_its_features():
+    """The residual of step t is Π(1 − η_s z_s), z the eigenvalue on the features of step s."""
+    values = np.geomspace(1, 300, 40)
+    found = residuals(GradientDescentPlus(), values, 6, (1.0, 300.0))
+    z, (lo, hi), residual = values.copy(), (1.0, 300.0), np.ones(40)
+    for step in range(1, 7):
+        residual = residual * (1 - 2 * z / (lo + hi))
+        np.testing.assert_allclose(found[step], residual, atol=1e-10)
+        z = z * (1 - z / (lo + np.sqrt(lo * hi) + hi)) ** 2
+        lo, hi = z.min(), 4 / 27 * (lo + np.sqrt(lo * hi) + hi)
+    assert np.abs(residual).max() > 1e-9
 
 
 def test_block_cg_solves_and_is_cg_for_one_output():
@@ -204,7 +263,7 @@ def test_jacobi_pcg_is_cg_on_the_symmetrically_scaled_system():
 @pytest.mark.parametrize("name", [n for n in SOLVERS if n != "nadaraya-watson"])
 def test_every_solver_converges_to_the_oracle(name):
     prompt = PrescribedSpectrum(features=4, supports=8, condition=10, outputs=2).draw(2, seed=5)
-    found = solve(make_solver(name), prompt, steps=200 if name != "newton" else 10, ridge=1.0)
+    found = solve(make_solver(name), prompt, steps=200, ridge=1.0)
     torch.testing.assert_close(found.final, krr(prompt, ridge=1.0), rtol=1e-9, atol=1e-9)
 
 

@@ -138,7 +138,7 @@ class Certificate:
             features = kernel_from(self.kernel).dot_product(self.features)
             assert features is not None
             target = features(prompt.phi).mT @ prompt.y
-        name = "‖y‖" if self.space == "dual" else "‖Φᵀy‖"
+        name = "‖Φᵀy‖" if self.space == "feature" else "‖y‖"
         norms = target.double().norm(dim=1)
         most = float(norms.max())
         least = float(norms[norms > 0].min()) if most > 0 else self.min_target_norm
@@ -197,7 +197,7 @@ class Certificate:
             if bound is not None:
                 conditions.append(f"{symbol} ≤ {bound:g}")
         if self.ridge is not None:
-            target = "‖y‖" if self.space == "dual" else "‖Φᵀy‖"
+            target = "‖Φᵀy‖" if self.space == "feature" else "‖y‖"
             least, most = self.min_target_norm, self.max_target_norm
             conditions.append(f"{target} = 0 or in [{least:.3g}, {most:.3g}]")
         if self.interval is not None:

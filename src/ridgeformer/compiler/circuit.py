@@ -23,11 +23,11 @@ Token = Literal["support", "aggregator", "query"]
 
 Role = Literal[
     "matvec", "reduction", "broadcast", "product", "reciprocal", "copy", "target", "prediction",
-    "normaliser", "mean",
+    "normaliser", "mean", "operator",
 ]  # fmt: skip
 """What a head is for: K times a vector; an inner product; scalars times a vector, sent from the
 aggregator; a product of scalars; a step of a reciprocal; a copy; Φᵀy; a prediction from w; the
-weight of the sink; a mean over the context."""
+weight of the sink; a mean over the context; a product of polynomials in A."""
 
 START = -1
 
@@ -216,6 +216,23 @@ class Readout:
     cell: Cell
     over: Cell | None = None
     """The cell by which it is still to be divided, if any."""
+    scale: float = 1.0
+    """The number by which it is still to be multiplied."""
+    early: Early | None = None
+    """How the cell is filled for this step, if the model itself fills it for its last step only."""
+
+
+@dataclass(frozen=True)
+class Early:
+    """An early exit: the model's last blocks, applied to the stream of an earlier step.
+
+    The stream right after `cell` is written, with that cell multiplied by `factor`, goes through the
+    blocks from the one at time `resume` to the last.
+    """
+
+    cell: Cell
+    factor: float
+    resume: int
 
 
 @dataclass(frozen=True)
@@ -240,6 +257,11 @@ class Circuit:
     """For a cell, the dead cell in whose channels it continues, by adding the difference."""
     silence: float = 1.0
     """The number that silences a neuron of a plain MLP at the tokens where it must not act."""
+    repeated: tuple[Cell, ...] = ()
+    """Further cells that the embedding fills with the features."""
+    registers: Mapping[Cell, np.ndarray] = field(default_factory=dict)
+    """What the model's registers hold in some cells, [registers, width]. A register carries the flag
+    of the aggregator."""
 
     @property
     def flags(self) -> tuple[Cell, Cell, Cell]:
@@ -251,9 +273,9 @@ class Circuit:
         return max(op.time for op in [*self.heads, *self.writes])
 
     @property
-    def prediction(self) -> Cell:
-        """The cell that the unembedding reads."""
-        return next(r.cell for r in reversed(self.readouts) if r.variable is None)
+    def prediction(self) -> Readout:
+        """What the unembedding reads."""
+        return next(r for r in reversed(self.readouts) if r.variable is None)
 
     def constant(self, value: float = 1.0) -> Form:
         """A number that only the aggregator holds."""

@@ -27,16 +27,20 @@ def trajectory(
     kept = sites["states"] if states and model.certificate.space == "dual" else {}
     entries = [*sites["predictions"], *(entry for line in kept.values() for entry in line)]
     values_at = recorded(model.transformer, prompt, (entry["site"] for entry in entries), edits)
-    k = prompt.supports
+    first = model.transformer.config.n_registers
+    context = first + prompt.supports + 1
 
     def read(entry: dict[str, Any], tokens: slice) -> Tensor:
-        stream = values_at[str(entry["site"])][:, tokens]
-        value: Tensor = stream[..., entry["columns"]]
+        stream = values_at[str(entry["site"])]
+        if "through" in entry:
+            stream = early_exit(model.transformer, stream, context, entry)
+        stream = stream[:, tokens]
+        value: Tensor = stream[..., entry["columns"]] * entry.get("scale", 1.0)
         return value / stream[..., entry["over"]] if "over" in entry else value
 
-    predictions = torch.stack([read(e, slice(k + 1, None)) for e in sites["predictions"]])
+    predictions = torch.stack([read(e, slice(context, None)) for e in sites["predictions"]])
     values = {
-        name: torch.stack([read(entry, slice(0, k)) for entry in line])
+        name: torch.stack([read(entry, slice(first, context - 1)) for entry in line])
         for name, line in kept.items()
     }
     if "alpha" in values:  # every solver starts from zero, which needs no place in the stream
@@ -45,8 +49,23 @@ def trajectory(
     return Trajectory(predictions, f"compiled {model.certificate.solver}", values)
 
 
+def early_exit(
+    transformer: Transformer, stream: Tensor, context: int, entry: dict[str, Any]
+) -> Tensor:
+    """The stream of an early step, with some columns in another unit, put through the last blocks."""
+    with torch.inference_mode():
+        stream = stream.clone()
+        stream[..., entry["times"]["columns"]] *= entry["times"]["factor"]
+        for layer in range(*entry["through"]):
+            stream = transformer.blocks[layer](stream, context, (), f"blocks.{layer}")
+        return stream
+
+
 def residual_stream(model: CompiledModel, prompt: Prompt) -> Tensor:
-    """The whole stream, [1 + 2·layers, batch, n, d_model]: the embedding, then every sublayer."""
+    """The whole stream, [1 + 2·layers, batch, n, d_model]: the embedding, then every sublayer.
+
+    Its rows are the registers, where the model has any, and then the tokens.
+    """
     model.certificate.check(prompt)
     return torch.stack(list(streams(model.transformer, prompt).values()))
 

@@ -59,6 +59,14 @@ def evaluate(op: Op, values: dict[Channel, Tensor], machine: EagerMachine) -> Te
         case ops.Hold(x=x, lo=lo, hi=hi):
             rising = (values[x] - lo).clamp(min=0) * (hi / (hi - lo))
             return torch.where(values[x] < hi, rising, values[x])
+        case ops.Identity():
+            return machine.identity()
+        case ops.Product(left=left, right=right, key=key):
+            middle = None if key is None else values[key]
+            return machine.product(values[left], values[right], middle)
+        case ops.Apply(operator=operator, v=v, key=key):
+            first = None if key is None else values[key]
+            return machine.apply(values[operator], values[v], first)
 
 
 def check_bounds(op: ops.Clamp, x: Tensor) -> None:

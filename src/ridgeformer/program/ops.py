@@ -5,6 +5,7 @@ A `Channel` is a value of the recurrence. Its kind says where it lives:
     vector   one entry per support and output
     scalar   one entry per output
     token    one entry per support, shared by the outputs (a diagonal)
+    operator a polynomial in A
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["vector", "scalar", "token"]
+Kind = Literal["vector", "scalar", "token", "operator"]
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,37 @@ class Hold:
     hi: float
 
 
-Op = Target | Diagonal | RowSums | MatVec | Dot | Combine | Multiply | Clamp | Invert | Unit | Hold
+@dataclass(frozen=True)
+class Identity:
+    """out = I"""
+
+    out: Channel
+
+
+@dataclass(frozen=True)
+class Product:
+    """out = left·A·key·right, all of them operators; without a key, left·A·right"""
+
+    out: Channel
+    left: Channel
+    right: Channel
+    key: Channel | None
+
+
+@dataclass(frozen=True)
+class Apply:
+    """out = key·operator·v for a vector v; without a key, operator·v"""
+
+    out: Channel
+    operator: Channel
+    v: Channel
+    key: Channel | None
+
+
+Op = (
+    Target | Diagonal | RowSums | MatVec | Dot | Combine | Multiply | Clamp | Invert | Unit | Hold
+    | Identity | Product | Apply
+)  # fmt: skip
 
 
 def inputs(op: Op) -> tuple[Channel, ...]:
@@ -142,6 +173,8 @@ def inputs(op: Op) -> tuple[Channel, ...]:
             return (a, b)
         case Clamp(x=x) | Invert(x=x) | Unit(x=x) | Hold(x=x):
             return (x,)
+        case Product(left=a, right=b, key=key) | Apply(operator=a, v=b, key=key):
+            return (a, b) if key is None else (a, key, b)
         case _:
             return ()
 
@@ -174,6 +207,11 @@ class Program:
     def adaptive(self) -> bool:
         """Whether coefficients depend on the data, as inner products do."""
         return any(isinstance(op, Dot) for op in self.ops)
+
+    @property
+    def operators(self) -> bool:
+        """Whether it works on polynomials in A, and not on vectors and scalars alone."""
+        return any(isinstance(op, Identity) for op in self.ops)
 
     @property
     def normalised(self) -> bool:
@@ -236,3 +274,9 @@ def describe(op: Op) -> str:
             return f"about {x}^(-1/2)"
         case Hold(x=x, lo=lo):
             return f"{x} if {x} > {lo:.3g} else 0"
+        case Identity():
+            return "I"
+        case Product(left=left, right=right, key=key):
+            return f"{left} A {right}" if key is None else f"{left} A {key} {right}"
+        case Apply(operator=operator, v=v, key=key):
+            return f"{operator} {v}" if key is None else f"{key} {operator} {v}"

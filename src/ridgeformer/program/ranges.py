@@ -1,13 +1,13 @@
 """How large the channels of a program can become.
 
-Scalars get intervals and vectors get norms. What follows from arithmetic is inferred here; what
+Scalars get intervals, vectors and operators get norms. What follows from arithmetic is inferred here; what
 needs a theorem (clamps, norms of the iterates) was stated by the solver, and stops the bounds from
 growing with the number of steps.
 """
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, prod
 
 from ridgeformer.program import ops
 from ridgeformer.program.ops import Channel, Op, Program, inputs
@@ -18,7 +18,7 @@ Bounds = dict[Channel, Range]
 
 
 def ranges(program: Program) -> Bounds:
-    """An interval for each scalar and token channel, and (−n, n) for a vector of norm at most n."""
+    """An interval for each scalar and token, and (−n, n) for a vector or operator of norm at most n."""
     bounds: Bounds = {}
     for op in program.ops:
         low, high = infer(op, bounds, program)
@@ -80,6 +80,12 @@ def infer(op: Op, bounds: Bounds, program: Program) -> Range:
             return table.constant, 2 * lo**-0.5
         case ops.Hold(x=x):
             return 0.0, max(0.0, bounds[x][1])
+        case ops.Identity():
+            return -1.0, 1.0
+        case ops.Product() | ops.Apply():
+            largest = program.ridge + program.max_eigenvalue if isinstance(op, ops.Product) else 1.0
+            norm = largest * prod(bounds[channel][1] for channel in inputs(op))
+            return -norm, norm
     return -inf, inf
 
 

@@ -12,8 +12,9 @@ from ridgeformer.solvers import Machine, Solver, certified_interval
 from ridgeformer.solvers.machine import Bounds, Interval, Precondition
 from ridgeformer.types import Refusal
 
-Space = Literal["dual", "feature"]
-"""Where the system is solved: (K + λI)α = y with an entry per support, or (ΦᵀΦ + λI)w = Φᵀy."""
+Space = Literal["dual", "feature", "operator"]
+"""Where the system is solved: (K + λI)α = y with an entry per support, (ΦᵀΦ + λI)w = Φᵀy with p entries
+at one token, or by polynomials in ΦᵀΦ + λI, of which every token holds the image of its own features."""
 
 RHO_FLOOR = {"float64": 1e-32, "float32": 1e-14}
 """Squared round-off: a residual that shrinks by more than this in one step is solved."""
@@ -53,6 +54,8 @@ class Traced:
         if not isinstance(other, Traced):
             scaled = tuple((other * c, channel) for c, channel in self.terms)
             return Traced(self.machine, self.kind, scaled, other * self.constant)
+        if "operator" in (self.kind, other.kind):
+            raise Refusal("An operator is multiplied with `m.product` or `m.apply`, not with *.")
         a, b = (self, other) if self.kind != "vector" else (other, self)
         if a.kind == "vector":
             raise Refusal("The product of two vectors is not an operation of a traced recurrence.")
@@ -79,6 +82,8 @@ class Scope:
     """The range of 1 + Σ_j K_ij; None where nothing normalises."""
     target_norm: float | None = None
     """A bound on ‖y‖."""
+    operators: bool = False
+    """Whether tokens can hold a polynomial in A together."""
 
 
 class TracingMachine(Machine):
@@ -210,6 +215,29 @@ class TracingMachine(Machine):
             "its state is a matrix between supports or between outputs, and a token holds only its "
             "own entries: use a solver whose state is made of vectors and scalars."
         )
+
+    def identity(self) -> Traced:
+        if not self.scope.operators:
+            raise Refusal(
+                "its state is a polynomial in the kernel matrix, which tokens hold together only where "
+                "linear attention lets each of them read all supports: use `to=LinearAttention(…)` "
+                "without `causal=True`."
+            )
+        return self.traced(ops.Identity, "operator", "I")
+
+    def product(self, left: Traced, right: Traced, key: Traced | None = None) -> Traced:
+        a, b = left.channel(), right.channel()
+        middle = None if key is None else key.channel()
+        name = f"{a.name}A{b.name}"
+        return self.traced(lambda out: ops.Product(out, a, b, middle), "operator", name)
+
+    def apply(self, operator: Traced, v: Traced, key: Traced | None = None) -> Traced:
+        if not v.terms:
+            return v
+        a, b = operator.channel(), v.channel()
+        first = None if key is None else key.channel()
+        name = f"{a.name}{b.name}"
+        return self.traced(lambda out: ops.Apply(out, a, b, first), "vector", name)
 
 
 def trace(

@@ -8,6 +8,7 @@ from ridgeformer.solvers.base import Solver, solve
 from ridgeformer.solvers.block_cg import BlockCG
 from ridgeformer.solvers.chebyshev import Chebyshev
 from ridgeformer.solvers.conjugate_gradient import ConjugateGradient
+from ridgeformer.solvers.gradient_descent_plus import GradientDescentPlus
 from ridgeformer.solvers.heavy_ball import HeavyBall
 from ridgeformer.solvers.machine import EagerMachine, Machine, Precondition, certified_interval
 from ridgeformer.solvers.nadaraya_watson import NadarayaWatson
@@ -34,6 +35,7 @@ for _solver in (
     Chebyshev,
     ConjugateGradient,
     IterativeNewton,
+    GradientDescentPlus,
     BlockCG,
     NadarayaWatson,
 ):

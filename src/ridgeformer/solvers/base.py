@@ -74,6 +74,7 @@ def solve(
         kept = {
             name: torch.stack([getattr(s, name) for s in history])
             for name, value in state._asdict().items()
-            if isinstance(value, torch.Tensor) and value.shape == prompt.y.shape
+            if all(isinstance(getattr(s, name), torch.Tensor) for s in history)
+            and value.shape == prompt.y.shape
         }
     return Trajectory(torch.stack(predictions), solver.name, kept)

@@ -3,8 +3,9 @@
 A recurrence is written once, against these operations. The eager machine below computes with
 tensors; the tracing machine of `ridgeformer.program` records the same calls as a program.
 
-Two kinds of value flow through a recurrence, and `+`, `−`, `*` work on both:
-a *vector* has one entry per support and output, a *scalar* one per output.
+Three kinds of value flow through a recurrence. A *vector* has one entry per support and output, and a
+*scalar* has one per output; `+`, `−` and `*` work on both. An *operator* is a polynomial in A, such as an
+approximate inverse. Operators can be added, and multiplied by numbers; they commute.
 """
 
 from __future__ import annotations
@@ -139,7 +140,19 @@ class Machine(ABC):
 
     @abstractmethod
     def dense_system(self) -> Value:
-        """A itself, for solvers whose state is a matrix."""
+        """A itself, for solvers that need its entries."""
+
+    @abstractmethod
+    def identity(self) -> Value:
+        """The operator I."""
+
+    @abstractmethod
+    def product(self, left: Value, right: Value, key: Value | None = None) -> Value:
+        """The operator left·A·right, or left·A·key·right."""
+
+    @abstractmethod
+    def apply(self, operator: Value, v: Value, key: Value | None = None) -> Value:
+        """The vector operator·v, or key·operator·v."""
 
 
 class EagerMachine(Machine):
@@ -239,6 +252,18 @@ class EagerMachine(Machine):
 
     def target_norm(self) -> Interval:
         return 0.0, float("inf")
+
+    def identity(self) -> Tensor:
+        """Operators are dense matrices, [batch, k, k]."""
+        batch, k, _ = self.prompt.phi.shape
+        return torch.eye(k, dtype=self.prompt.phi.dtype).expand(batch, k, k)
+
+    def product(self, left: Tensor, right: Tensor, key: Tensor | None = None) -> Tensor:
+        return left @ (self.dense_system() @ (right if key is None else key @ right))
+
+    def apply(self, operator: Tensor, v: Tensor, key: Tensor | None = None) -> Tensor:
+        image = operator @ v
+        return image if key is None else key @ image
 
     def dense_system(self) -> Tensor:
         gram = self.kernel(self.prompt.phi, self.prompt.phi) if self.gram is None else self.gram

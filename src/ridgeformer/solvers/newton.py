@@ -1,36 +1,57 @@
-"""Iterative Newton for the inverse (Schulz 1933): X ← X(2I − AX), α = X y."""
+"""Newton's iteration for the inverse (Schulz 1933), and the solution that it gives: α = X(2y − AXy)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import torch
-
 from ridgeformer.solvers.base import Solver
-from ridgeformer.solvers.machine import Machine, Value
+from ridgeformer.solvers.machine import Interval, Machine, Value
 
 
 class NewtonState(NamedTuple):
     alpha: Value
-    inverse: Value
-    """X, a dense approximation of A⁻¹."""
+    inverse: Value | None
+    """X, an approximation of A⁻¹; None before the first step."""
+    error: float
+    """e, for which the eigenvalues of XA lie within 1 ± e."""
 
 
 @dataclass(frozen=True)
 class IterativeNewton(Solver):
-    """I − AX squares at each step, so the number of correct digits doubles."""
+    """A step squares I − AX, so that the number of correct digits doubles.
+
+    After X ← 2X − XAX the eigenvalues of XA lie in [1 − e², 1]. Multiplied by 2/(2 − e²) they lie
+    within 1 ± e²/(2 − e²), which is the best centre: I − AX is then Chebyshev's residual polynomial of
+    degree 2^{t−1}. The plain iteration leaves X as it is, and has Richardson's of that degree.
+
+    The solution takes one more step, on the vector alone: with the residual r = y − AXy it is
+    α = Xy + Xr = (2X − XAX)y. The residual of α is (I − AX)²y, and what round-off did to X is corrected
+    as by iterative refinement.
+    """
+
+    plain: bool = field(default=False, metadata={"help": "Leave the spectrum of XA uncentred."})
+    interval: Interval | None = None
 
     name = "newton"
 
     def init(self, m: Machine) -> NewtonState:
-        return NewtonState(m.zeros(), None)
+        return NewtonState(m.zeros(), None, 1.0)
 
     def step(self, m: Machine, s: NewtonState, t: int) -> NewtonState:
-        A = m.dense_system()
-        if s.inverse is None:  # the first step is one of Richardson's: X = ηI
-            lo, hi = m.interval("none")
-            X = (2 / (lo + hi)) * torch.eye(A.shape[-1], dtype=A.dtype).expand_as(A)
+        lo, hi = self.interval or m.interval("none")
+        if s.inverse is None:
+            X, error = (2 / (lo + hi)) * m.identity(), (hi - lo) / (hi + lo)
         else:
-            X = 2 * s.inverse - s.inverse @ (A @ s.inverse)
-        return NewtonState(X @ m.target(), X)
+            squared = s.error**2
+            centre = 1.0 if self.plain else 2 / (2 - squared)
+            X = centre * (2 * s.inverse - m.product(s.inverse, s.inverse))
+            error = squared if self.plain else squared / (2 - squared)
+        X = m.bound(X, lambda: 2 / m.ridge, "the eigenvalues of XA lie between 0 and 2")
+        first = m.apply(X, m.target())
+        alpha = m.bound(
+            first + m.apply(X, m.target() - m.matvec(first)),
+            m.solution_norm,
+            "the residual polynomial is a square, and at most 1",
+        )
+        return NewtonState(alpha, X, error)

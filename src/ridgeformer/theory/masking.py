@@ -23,6 +23,7 @@ def context_leak(
     for layer in range(transformer.config.n_layers):
         names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
     context = prompt.supports + 1
+    first_query = transformer.config.n_registers + context
     streams = []
     for given in (prompt, other):
         record = Record.of(names)
@@ -30,4 +31,4 @@ def context_leak(
             transformer.residual_stream(given.tokens(), context, [record])
         streams.append(torch.stack([record.values[name] for name in names]))
     apart = streams[0] != streams[1]
-    return apart[:, :, :context], apart[:, :, context:]
+    return apart[:, :, :first_query], apart[:, :, first_query:]

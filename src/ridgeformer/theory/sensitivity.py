@@ -91,6 +91,27 @@ class SpectralMachine(Machine):
     def target_norm(self) -> Interval:
         return 0.0, float("inf")
 
+    def identity(self) -> np.ndarray:
+        """An operator is diagonal, too: its values at the eigenvalues."""
+        if self.errors:
+            raise NotFixed(
+                "The method multiplies polynomials in A with each other, and with them their errors, so "
+                "that an iterate has no response to the error of a single product."
+            )
+        return np.ones_like(self.eigenvalues)
+
+    def product(
+        self, left: np.ndarray, right: np.ndarray, key: np.ndarray | None = None
+    ) -> np.ndarray:
+        product: np.ndarray = left * self.apply(right, self.eigenvalues, key)
+        return product
+
+    def apply(
+        self, operator: np.ndarray, v: np.ndarray, key: np.ndarray | None = None
+    ) -> np.ndarray:
+        image: np.ndarray = operator * v if key is None else key * operator * v
+        return image
+
     diagonal: Any = adaptive
     row_sums: Any = adaptive
     dot: Any = adaptive

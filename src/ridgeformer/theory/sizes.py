@@ -14,18 +14,20 @@ class Shape:
     n_heads: int
     d_head: int
     d_mlp: int
+    n_registers: int = 0
 
 
 def parameters(shape: Shape, *, inputs: int, outputs: int, gated: bool) -> int:
     """The number of parameters of a transformer without norms.
 
-    Embedding, layers and unembedding are counted, with their biases. `gated` says whether the MLP
+    Embedding, registers, layers and unembedding are counted, with their biases. `gated` says whether the MLP
     has a gate beside its input matrix.
     """
     d, heads, m = shape.d_model, shape.n_heads * shape.d_head, shape.d_mlp
     attention = 3 * heads * (d + 1) + (heads + 1) * d
     mlp = (2 if gated else 1) * (d + 1) * m + (m + 1) * d
-    return (inputs + 1) * d + shape.n_layers * (attention + mlp) + (d + 1) * outputs
+    layers = shape.n_layers * (attention + mlp)
+    return (inputs + 1 + shape.n_registers) * d + layers + (d + 1) * outputs
 
 
 def cg_linear_size(features: int, outputs: int, steps: int) -> dict[str, int]:

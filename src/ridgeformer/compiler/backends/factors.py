@@ -161,6 +161,8 @@ class FactorLowering(Lowering):
                 return (gadgets.table(self.s, self.scalar(x), unit_table(lo, hi), "c"),)
             case ops.Hold(x=x, lo=lo, hi=hi):
                 return (gadgets.hold(self.s, self.scalar(x), lo, hi, "rho"),)
+            case ops.Identity() | ops.Product() | ops.Apply():
+                raise AssertionError("polynomials in A have a lowering of their own")
 
     def combine(self, op: ops.Combine) -> Vector | Scalar | Diagonal:
         if op.out.kind == "scalar":

@@ -1,4 +1,4 @@
-"""Linear attention: dot products of features, in the supports or, causally, in feature space."""
+"""Linear attention: dot products of features; iterates in the supports, at one token, or as operators."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from math import ceil, log2
 from ridgeformer.compiler.backends.base import Backend, no_attention
 from ridgeformer.compiler.backends.dual import DualLowering
 from ridgeformer.compiler.backends.feature_space import FeatureLowering
+from ridgeformer.compiler.backends.operators import OperatorLowering
 from ridgeformer.compiler.certificate import QUERY_ROOM, Certificate, certify
 from ridgeformer.compiler.circuit import Circuit
 from ridgeformer.compiler.job import Job
 from ridgeformer.compiler.targets import LinearAttention
-from ridgeformer.program import Program, Space, largest, largest_vector, trace
+from ridgeformer.program import Program, Scope, Space, largest, largest_vector, trace
 from ridgeformer.program.ranges import Bounds
 from ridgeformer.types import Refusal
 
@@ -54,9 +55,17 @@ class LinearBackend(Backend):
             max_eigenvalue=self.target.max_eigenvalue,
             dtype=self.job.dtype,
             space=self.space,
+            scope=Scope(operators=not self.causal),
         )
 
     def lower(self, program: Program, bounds: Bounds) -> Circuit:
+        if program.operators:
+            return OperatorLowering(
+                outputs=self.job.outputs,
+                features=self.projected_features,
+                feature_map=self.feature_map,
+                ridge=program.ridge,
+            ).circuit(program)
         lowering = (FeatureLowering if self.causal else DualLowering)(
             outputs=self.job.outputs,
             features=self.projected_features,
@@ -67,7 +76,8 @@ class LinearBackend(Backend):
         return lowering.circuit(program)
 
     def certify(self, program: Program) -> Certificate:
-        return certify(self.job, program, attention="linear", space=self.space)
+        space: Space = "operator" if program.operators else self.space
+        return certify(self.job, program, attention="linear", space=space)
 
 
 def largest_value(program: Program, bounds: Bounds, dtype: str) -> float:

@@ -260,6 +260,8 @@ class SoftmaxLowering(TokenArithmetic):
                 return self.unit(x, lo, hi)
             case ops.Hold(x=x, lo=lo, hi=hi):
                 return Sum(whole(self.hold(self.form(x), lo, hi, "rho")))
+            case ops.Identity() | ops.Product() | ops.Apply():
+                raise AssertionError("polynomials in A have a lowering of their own")
 
     def dot(self, u: Form, v: Form, name: str) -> Sum:
         """uᵀv: products within the tokens, then their mean everywhere, times the count.

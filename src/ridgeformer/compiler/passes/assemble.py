@@ -55,6 +55,7 @@ def assemble(
             "n_heads": max((len(groups) for groups in assembler.heads.values()), default=1),
             "d_head": assembler.d_head,
             "d_mlp": widest_mlp(circuit, gated),
+            "n_registers": max(map(len, circuit.registers.values()), default=0),
             "attention": attention,
             "mlp": "reglu" if gated else "relu",
             "norm": "none",
@@ -66,10 +67,18 @@ def assemble(
     model = Transformer(config, init="zero").requires_grad_(False)
     columns = placement.columns
     features = torch.eye(p) if embedding is None else embedding.mT
-    model.embed.W[:p, torch.tensor(columns[circuit.phi])] = features.to(model.embed.W.dtype)
+    for cell in (circuit.phi, *circuit.repeated):
+        model.embed.W[:p, torch.tensor(columns[cell])] = features.to(model.embed.W.dtype)
     inputs = [*columns[circuit.y], *(columns[flag][0] for flag in circuit.flags)]
     model.embed.W[torch.arange(p, p + len(inputs)), torch.tensor(inputs)] = 1.0
-    model.unembed.W[torch.tensor(columns[circuit.prediction]), torch.arange(outputs)] = 1.0
+    if circuit.registers:
+        model.registers[:, columns[circuit.aggregator][0]] = 1.0
+        for cell, rows in circuit.registers.items():
+            model.registers[:, torch.tensor(columns[cell])] = torch.from_numpy(rows).to(
+                model.registers
+            )
+    read = circuit.prediction
+    model.unembed.W[torch.tensor(columns[read.cell]), torch.arange(outputs)] = read.scale
     with np.errstate(over="ignore"):  # the check below says it in words
         assembler.fill(model)
     if not all(torch.isfinite(weight).all() for weight in model.parameters()):
@@ -99,7 +108,7 @@ def widest_mlp(circuit: Circuit, gated: bool) -> int:
     layers: dict[int, int] = defaultdict(int)
     for write in circuit.writes:
         layers[write.time // 2] += neurons(write, gated)
-    return max(layers.values(), default=1)
+    return max(layers.values(), default=0 if circuit.registers else 1)
 
 
 def by_layer(circuit: Circuit) -> tuple[dict[int, list[list[Head]]], dict[int, list[MLPWrite]]]:

@@ -20,7 +20,7 @@ from ridgeformer.compiler.passes.place import Placement
 def describe(circuit: Circuit, placement: Placement, gated: bool) -> dict[str, Any]:
     """For config.json: `predictions` and `states` by step, `layers` with what each one does."""
     columns = {cell: list(where) for cell, where in placement.columns.items()}
-    predictions = [{"step": 0, "site": "embed", "columns": columns[circuit.prediction]}]
+    predictions = [{"step": 0, "site": "embed", "columns": columns[circuit.prediction.cell]}]
     states: dict[str, list[dict[str, Any]]] = {}
     for readout in circuit.readouts:
         entry: dict[str, Any] = {
@@ -30,6 +30,12 @@ def describe(circuit: Circuit, placement: Placement, gated: bool) -> dict[str, A
         }
         if readout.over is not None:
             entry["over"] = columns[readout.over]
+        if readout.scale != 1.0:
+            entry["scale"] = readout.scale
+        if (early := readout.early) is not None:
+            entry["site"] = site_name(early.cell.written)
+            entry["times"] = {"columns": columns[early.cell], "factor": early.factor}
+            entry["through"] = [early.resume // 2, circuit.end // 2 + 1]
         if readout.variable is None:
             predictions.append(entry)
         else:

@@ -93,7 +93,9 @@ class Stream:
             if cell in circuit.continues:
                 live = self.range_of[circuit.continues[cell]]
             else:
-                live = LiveRange(cell.place, cell.width, cell.written)
+                # A register holds its value from the start, whenever other tokens get theirs.
+                start = START if cell in circuit.registers else cell.written
+                live = LiveRange(cell.place, cell.width, start)
                 self.live_ranges.append(live)
             live.stop = erasures[cell]
             self.range_of[cell] = live

@@ -19,6 +19,7 @@ from ridgeformer.compiler.circuit import (
     Part,
     whole,
 )
+from ridgeformer.types import Refusal
 
 LEAST_KEPT = 1 / 16
 """A cell c·x + … may continue in the channels of x if |c| is at least this. (c − 1)·x is then added to
@@ -84,6 +85,11 @@ def without_one(form: Form, cell: Cell) -> Form:
 
 def copy_heads(circuit: Circuit, cell: Cell, form: Form) -> list[Head]:
     """cell += form by attention, where the form is multiplied twice by the aggregator's flag, 1."""
+    if cell.place == "everywhere":
+        raise Refusal(
+            f"{cell.name} cannot be compiled: it is a sum with several terms that stay in use, and "
+            "attention cannot copy what a token holds."
+        )
     one, time = circuit.constant(), cell.written
     if cell.place == "aggregator":
         written = (Output(form, cell),)

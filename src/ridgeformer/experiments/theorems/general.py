@@ -142,6 +142,15 @@ def has_polynomials(case: Case) -> str | None:
     return None
 
 
+def responds_to_errors(case: Case) -> str | None:
+    """Why iterates are not linear in the errors of products, or None if they are."""
+    try:
+        theory.sensitivity(case.solver, steps=1, tuned=(1.0, 2.0), spectrum=(1.0, 2.0))
+    except theory.NotFixed as reason:
+        return str(reason)
+    return None
+
+
 class InexactFixed(GeneralTheorem):
     name = "inexact-fixed-coefficients"
     title = "Errors of products reach a prediction by the recurrence's own responses"
@@ -154,7 +163,7 @@ class InexactFixed(GeneralTheorem):
     attained = 0.1
 
     def inapplicable(self, case: Case) -> str | None:
-        return has_polynomials(case)
+        return has_polynomials(case) or responds_to_errors(case)
 
     def cases(self, fast: bool) -> Iterable[Case]:
         return numeric_cases(steps=4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, SoftmaxAttention, compile
@@ -128,4 +129,6 @@ def parameters_of(
 
 def same(counted: int, predicted: int) -> float:
     """The larger over the smaller: 1 if they agree, more than 1 if they do not."""
+    if min(counted, predicted) == 0:
+        return 1.0 if counted == predicted else inf
     return max(counted / predicted, predicted / counted)
