@@ -88,12 +88,12 @@ def style(drawing: Drawing, height: int, **layout: Any) -> Drawing:
 def coloured(panel: Panel) -> list[tuple[Line, str]]:
     """Each line with its colour, which is the colour of the line that it belongs to, if there is one."""
     measured = [line.name for line in panel.lines if not line.bound]
+    owners = list(dict.fromkeys([*measured, *(line.of or line.name for line in panel.lines)]))
     pairs: list[tuple[Line, str]] = []
     for line in panel.lines:
         if not line.x:  # a bound that is empty here
             continue
-        owner = line.of or line.name
-        index = measured.index(owner) if owner in measured else len(measured)
+        index = owners.index(line.of or line.name)
         if panel.axes.bars:  # which cannot be dotted
             index = len(pairs)
         pairs.append((line, line.color or PALETTE[index % len(PALETTE)]))

@@ -17,6 +17,13 @@ from ridgeformer.theory.dot_products import (
     dot_product_bound,
     extrapolation_weights,
 )
+from ridgeformer.theory.doubling import (
+    gd_plus_factor,
+    newton_factor,
+    plain_newton_factor,
+    reshaped_condition,
+    steps_needed,
+)
 from ridgeformer.theory.drift import (
     cross_drift_bound,
     drift_prediction_bound,

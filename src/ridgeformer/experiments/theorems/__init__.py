@@ -5,6 +5,7 @@ A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 
 from ridgeformer.experiments.theorems import (
     depth,
+    doubling,
     exactness,
     general,
     heads,
@@ -34,6 +35,9 @@ for _theorem in (
     depth.CGRate(),
     depth.FixedRates(),
     depth.ChebyshevWorstMode(),
+    doubling.DoublingRates(),
+    doubling.DoublingWorstMode(),
+    doubling.DepthLaw(),
     rates.RowSumRate(),
     preconditioning.DiagonalPreconditioners(),
     rates.SeveralOutputs(),

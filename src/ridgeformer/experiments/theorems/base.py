@@ -12,7 +12,15 @@ import numpy as np
 from markupsafe import Markup
 from torch import Tensor
 
-from ridgeformer.experiments.finding import ROUND_OFF, Axes, Collector, Figure, Finding, Line
+from ridgeformer.experiments.finding import (
+    ROUND_OFF,
+    Axes,
+    Collector,
+    Figure,
+    Finding,
+    Line,
+    Table,
+)
 from ridgeformer.registry import Registry
 
 Values = np.ndarray | Tensor | float
@@ -43,6 +51,7 @@ class Outcome:
     """measured/bound of every case, flat; finite."""
     lines: Sequence[Line]
     axes: Axes
+    tables: Sequence[Table] = ()
 
     @property
     def worst(self) -> float:
@@ -133,6 +142,7 @@ class Verdict:
             see=theorem.see,
             verdict=self.word,
             figures=[Figure.of(outcome.lines, outcome.axes)],
+            tables=outcome.tables,
         )
 
 

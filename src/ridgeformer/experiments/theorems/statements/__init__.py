@@ -22,7 +22,8 @@ from ridgeformer.experiments.theorems.statements.references import REFERENCES
 from ridgeformer.experiments.wording import maths
 
 ORDER = (
-    "prediction", "richardson", "chebyshev", "conjugate-gradients", "heavy-ball",
+    "prediction", "richardson", "chebyshev", "conjugate-gradients", "heavy-ball", "newton",
+    "gd-plus-plus", "depth-law",
     "finite-termination", "diagonal-preconditioners", "width-rank", "effective-dimension",
     "query-error", "kernel-drift", "prediction-drift", "several-outputs", "inexact-fixed",
     "inexact-cg", "dot-products", "normaliser", "row-sums", "interpolated-products", "masking",

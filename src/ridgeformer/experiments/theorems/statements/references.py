@@ -22,6 +22,7 @@ REFERENCES: dict[str, str] = {
     "richardson-1911": "L. F. Richardson: The approximate arithmetical solution by finite differences of physical problems involving differential equations, with an application to the stresses in a masonry dam. Philosophical Transactions of the Royal Society A 210, 307–357, 1911.",
     "saad-2003": "Y. Saad: Iterative Methods for Sparse Linear Systems. Second edition, SIAM, 2003.",
     "scholkopf-smola-2002": "B. Schölkopf, A. J. Smola: Learning with Kernels. MIT Press, 2002.",
+    "schulz-1933": "G. Schulz: Iterative Berechnung der reziproken Matrix. Zeitschrift für Angewandte Mathematik und Mechanik 13, 57–59, 1933.",
     "simoncini-szyld-2003": "V. Simoncini, D. B. Szyld: Theory of inexact Krylov subspace methods and applications to scientific computing. SIAM Journal on Scientific Computing 25, 454–477, 2003.",
     "tsai-2019": "Y.-H. H. Tsai, S. Bai, M. Yamada, L.-P. Morency, R. Salakhutdinov: Transformer dissection: an unified understanding for transformer's attention via the lens of kernel. EMNLP, 2019.",
     "van-den-eshof-sleijpen-2004": "J. van den Eshof, G. L. G. Sleijpen: Inexact Krylov subspace methods for linear systems. SIAM Journal on Matrix Analysis and Applications 26, 125–153, 2004.",
