@@ -87,6 +87,7 @@ def options() -> list[Parameter]:
 def summary(model: CompiledModel) -> str:
     """Steps, sizes, and the promise where it is not the usual one."""
     from ridgeformer.compiler import size_report
+    from ridgeformer.types import counted
 
     size, certificate = size_report(model), model.certificate
     certified = ""
@@ -98,6 +99,6 @@ def summary(model: CompiledModel) -> str:
     kept = "p" if size["kept features"] == p else f"{size['kept features']} of {p}"
     return (
         f"{certificate.solver}, {certificate.steps} steps in {size['layers']} layers, "
-        f"d_model {size['d_model']} ({kept} + {size['beyond features']}), {size['heads']} heads of "
+        f"d_model {size['d_model']} ({kept} + {size['beyond features']}), {counted(size['heads'], 'head')} of "
         f"{size['d_head']}, d_mlp {size['d_mlp']}, {size['parameters']:,} parameters{certified}."
     )

@@ -24,6 +24,7 @@ def inspect(
     from ridgeformer.compiler.certificate import Certificate
     from ridgeformer.training import TrainedModel
     from ridgeformer.transformer import load
+    from ridgeformer.types import counted
 
     console = Console(highlight=False)
     transformer, config = load(model)
@@ -31,15 +32,18 @@ def inspect(
         console.print(recipe_table(TrainedModel.load(model), escape(str(model))))
         return
     shape = transformer.config
+    mlp = f"{shape.mlp} MLP" if shape.d_mlp else "no MLP"
+    registers = f", {counted(shape.n_registers, 'register')}" if shape.n_registers else ""
     console.print(
-        f"[bold]{escape(str(model))}[/bold]: {shape.attention} attention, {shape.mlp} MLP, norm "
-        f"{shape.norm}, {shape.mask} mask, {shape.dtype}"
+        f"[bold]{escape(str(model))}[/bold]: {shape.attention} attention, {mlp}, norm {shape.norm}, "
+        f"{shape.mask} mask, {shape.dtype}"
     )
     parameters = sum(p.numel() for p in transformer.parameters())
     nonzero = sum(int(p.count_nonzero()) for p in transformer.parameters())
     console.print(
-        f"{shape.n_layers} layers, d_model {shape.d_model}, {shape.n_heads} heads of {shape.d_head}, "
-        f"d_mlp {shape.d_mlp}; {parameters:,} parameters, {nonzero:,} of them not zero"
+        f"{shape.n_layers} layers, d_model {shape.d_model}, "
+        f"{counted(shape.n_heads, 'head')} of {shape.d_head}, "
+        f"d_mlp {shape.d_mlp}{registers}; {parameters:,} parameters, {nonzero:,} of them not zero"
     )
     if "certificate" in config:
         certificate = Certificate.from_dict(config["certificate"])
@@ -102,7 +106,8 @@ def shown(value: Any) -> str:
 def show_sites(sites: dict[str, Any], console: Console) -> None:
     table = Table(
         title="Where iterates are read", title_justify="left",
-        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP", caption_justify="left",
+        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP; "
+        "→ 8…9: put through these blocks first", caption_justify="left",
     )  # fmt: skip
     for name in ("step", "predictions (queries)", *sites["states"]):
         table.add_column(name, overflow="fold")
@@ -117,6 +122,9 @@ def show_sites(sites: dict[str, Any], console: Console) -> None:
 def place(entry: dict[str, Any]) -> str:
     over = f" ÷ {span(entry['over'])}" if "over" in entry else ""
     site = entry["site"].replace("blocks.", "").replace(".resid_", " ")
+    if "through" in entry:
+        first, stop = entry["through"]
+        site += f" → {first}…{stop - 1}"
     return f"{site} {span(entry['columns'])}{over}"
 
 

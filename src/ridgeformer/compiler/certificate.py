@@ -171,7 +171,11 @@ class Certificate:
         if self.kernel.get("projection") is not None:
             options.append(f"projected to {len(self.kernel['projection'])} features")
         kernel = f"{self.kernel['name']} kernel" + (f" ({', '.join(options)})" if options else "")
-        chosen = [f"{name} {value}" for name, value in self.options.items()]
+        chosen = [
+            name if value is True else f"{name} {value}"
+            for name, value in self.options.items()
+            if value is not False
+        ]
         if self.precondition != "none":
             chosen.insert(0, f"{self.precondition} preconditioner")
         solver = self.solver + (f" ({', '.join(chosen)})" if chosen else "")

@@ -321,7 +321,6 @@ class OperatorLowering(Lowering):
             self.s.readouts.append(Readout(step, variable, cell, scale=operator.coefficient))
             return
         cell = self.stored_iterate(channel)
-        self.s.readouts.append(Readout(step, variable, cell))
         self.s.readouts.append(Readout(step, None, cell, scale=-1.0))
 
     def early_exit(self, step: int) -> Readout:
