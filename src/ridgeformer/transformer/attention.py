@@ -28,6 +28,13 @@ ALL = slice(None)
 class Attention(nn.Module):
     """Multi-head attention, whose weights have one slice for each head."""
 
+    W_Q: nn.Parameter
+    W_K: nn.Parameter
+    W_V: nn.Parameter
+    b_Q: nn.Parameter
+    b_K: nn.Parameter
+    b_V: nn.Parameter
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config

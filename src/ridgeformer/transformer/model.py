@@ -14,11 +14,14 @@ often as the caller says.
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ridgeformer.transformer import packing
 from ridgeformer.transformer.attention import ALL, Attention, blockwise
 from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.edits import Edits, apply_edits, check_sites
@@ -107,6 +110,21 @@ class Block(nn.Module):
         return apply_edits(edits, f"{name}.resid_post", x)
 
 
+def plain(block: nn.Module) -> TypeGuard[Block]:
+    """Whether a block and its parts are of the classes above, and nobody has hooked into them."""
+    if type(block) is not Block:
+        return False
+    if type(block.attn) is not Attention or type(block.mlp) is not MLP:
+        return False
+    norms = [block.ln1, block.ln2] if block.normed else []
+    return not any(map(hooked, (block, block.attn, block.mlp, *norms)))
+
+
+def hooked(module: nn.Module) -> bool:
+    """Whether somebody looks at what goes into a module or comes out of it."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
 class Transformer(nn.Module):
     """A transformer; `init="normal"` draws initial weights as GPT-2 does, `init="zero"` sets all to 0."""
 
@@ -160,6 +178,37 @@ class Transformer(nn.Module):
             raise Refusal(f"context must be between 1 and {tokens.shape[1]} tokens; got {context}.")
         applied = self.config.applied(loops)
         check_sites(edits, len(applied))
+        context += self.config.n_registers
+        if not edits and (packed := self.packed(tokens, applied)) is not None:
+            return packing.run(packed, self.embedded, tokens, context, rows)
+        x = apply_edits(edits, "embed", self.embedded(tokens))
+        last = len(applied) - 1
+        for number, layer in enumerate(applied):
+            block = self.blocks[layer]
+            x = block(x, context, edits, f"blocks.{number}", rows if number == last else ALL)
+        return x if last >= 0 else x[:, rows]
+
+    def packed(self, tokens: Tensor, applied: list[int]) -> list[packing.PackedBlock] | None:
+        """The blocks without the zeros of their weights, if these tokens pass them faster that way.
+
+        Gradients, edits, hooks and parts of other classes see the full shapes.
+        """
+        few = tokens.shape[0] * tokens.shape[1] < packing.LEAST_TOKENS
+        if few or not applied or not packing.only_numbers(tokens):
+            return None
+        middle = self.blocks[applied[len(applied) // 2]]
+        if not plain(middle) or packing.looks_dense(middle):
+            return None
+        blocks = {layer: block for layer in applied if plain(block := self.blocks[layer])}
+        if hooked(self.embed) or len(blocks) < len(set(applied)):
+            return None
+        packed = packing.pack(blocks, self.config)
+        return None if packed is None else [packed[layer] for layer in applied]
+
+    def embedded(
+        self, tokens: Float[Tensor, "batch n d_in"]
+    ) -> Float[Tensor, "batch rows d_model"]:
+        """The residual stream before the first block: registers, and then a row for each token."""
         x: Tensor = self.embed(tokens.to(self.config.torch_dtype))
         if self.config.positional == "learned":
             if tokens.shape[1] > self.config.max_tokens:
@@ -170,13 +219,7 @@ class Transformer(nn.Module):
             x = x + self.pos[: tokens.shape[1]]
         if self.config.n_registers:
             x = torch.cat([self.registers.expand(len(x), -1, -1), x], dim=1)
-            context += self.config.n_registers
-        x = apply_edits(edits, "embed", x)
-        last = len(applied) - 1
-        for number, layer in enumerate(applied):
-            block = self.blocks[layer]
-            x = block(x, context, edits, f"blocks.{number}", rows if number == last else ALL)
-        return x if last >= 0 else x[:, rows]
+        return x
 
     def readout(self, x: Float[Tensor, "batch n d_model"]) -> Float[Tensor, "batch n d_out"]:
         """The outputs that the residual stream is mapped to."""
