@@ -36,7 +36,8 @@ def plain_fields(cls):
 
 def test_every_field_of_a_target_is_an_option_with_its_help():
     flags = flags_of("compile")
-    assert [f.name for f in plain_fields(rf.LinearAttention)] == ["max_eigenvalue", "causal"]
+    named = [f.name for f in plain_fields(rf.LinearAttention)]
+    assert named == ["max_eigenvalue", "causal", "every_prefix"]
     for cls in PARTS:
         for field in plain_fields(cls):
             name = choices.RENAMED.get((cls, field.name), field.name)
@@ -150,6 +151,21 @@ def test_options_reach_the_kernel_and_the_solver(tmp_path):
         (
             ["cg", "--attention", "softmax", "--mlp", "reglu", "--causal"],
             "--causal is not an option of softmax attention: leave it out, or use --attention linear.",
+        ),
+        (
+            ["cg", "--attention", "softmax", "--mlp", "reglu", "--every-prefix"],
+            "--every-prefix is not an option of softmax attention: leave it out, or use --attention "
+            "linear.",
+        ),
+        (
+            ["cg", "--max-eigenvalue", "9", "--every-prefix"],
+            "Every prefix is solved at a token that sees nothing after it: use --causal with "
+            "--every-prefix.",
+        ),
+        (
+            ["cg", "--max-eigenvalue", "9", "--causal", "--every-prefix", "--mlp", "relu"],
+            "With --every-prefix each token multiplies its own vectors, which a plain ReLU MLP does "
+            "not do exactly: use --mlp reglu.",
         ),
         (["cg"], "--max-eigenvalue is needed with linear attention: a bound on λ_max(K)"),
         (

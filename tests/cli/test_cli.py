@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fork_server import cli, refused
-from numpy_executor import run
+from numpy_executor import run, run_prefixes
 from safetensors.numpy import load_file, save_file
 
 from ridgeformer.tasks import PrescribedSpectrum
@@ -54,6 +54,33 @@ def test_predict_agrees_with_solve_and_with_numpy(home, tmp_path):
     prompts = np.load(home / "prompts.npz")
     expected = run(home / "cg", prompts["phi"], prompts["y"], prompts["phi_query"])
     np.testing.assert_allclose(model["prediction"], expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_decoder_of_every_prefix(home, tmp_path):
+    """The gated MLP that it needs need not be named."""
+    made = cli("compile", "cg", *COMPILE, "--causal", "--every-prefix", "--out", tmp_path / "m")
+    assert made.returncode == 0, made.stderr
+    for extra in ([], ["--trajectory"]):
+        out = tmp_path / f"p{len(extra)}.npz"
+        result = cli("predict", tmp_path / "m", home / "prompts.npz", "--out", out, *extra)
+        assert result.returncode == 0, result.stderr
+    assert "prefix_prediction [4, 9, 2]" in result.stdout
+    plain, found = np.load(tmp_path / "p0.npz"), np.load(tmp_path / "p1.npz")
+    assert set(plain) == {"prediction", "prefix_prediction"}
+    assert found["trajectory"].shape == (4, 4, 4, 2)
+    assert found["prefix_trajectory"].shape == (4, 4, 9, 2)
+    assert (found["prefix_prediction"][:, 0] == 0).all()
+    np.testing.assert_array_equal(found["prefix_prediction"][:, -1], found["prediction"][:, 0])
+    for name in plain:
+        np.testing.assert_array_equal(plain[name], found[name])
+        np.testing.assert_array_equal(
+            found[name], found[name.replace("prediction", "trajectory")][-1]
+        )
+    prompts = np.load(home / "prompts.npz")
+    arrays = [prompts[name] for name in ("phi", "y", "phi_query")]
+    expected = run_prefixes(tmp_path / "m", *arrays)
+    np.testing.assert_allclose(plain["prediction"], expected[:, 8:], rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(plain["prefix_prediction"], expected[:, :9], rtol=1e-11, atol=1e-12)
 
 
 def test_solve_knows_the_closed_form_and_other_kernels(home, tmp_path):

@@ -15,10 +15,15 @@ SOFTMAX = [
 def models(tmp_path_factory):
     home = tmp_path_factory.mktemp("models")
     room = ["--features", "12", "--steps", "3", "--ridge", "0.5", "--out"]
-    for name, options in (("linear", ["--max-eigenvalue", "99"]), ("softmax", SOFTMAX)):
+    for name, options in (
+        ("linear", ["--max-eigenvalue", "99"]),
+        ("softmax", SOFTMAX),
+        ("prefixes", ["--max-eigenvalue", "99", "--causal", "--every-prefix"]),
+    ):
         result = cli("compile", "cg", *options, *room, home / name)
         assert result.returncode == 0, result.stderr
-    return {"linear": home / "linear", "softmax": home / "softmax", "trained": zoo.path_of("gp")}
+    compiled = {name: home / name for name in ("linear", "softmax", "prefixes")}
+    return compiled | {"trained": zoo.path_of("gp")}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +31,7 @@ def models(tmp_path_factory):
     [
         ("linear", ["22 layers", "λ_max(K) ≤ 99", "21 mid [", "embed [", "Kr", "‖y‖ = 0 or in [1e-12"]),
         ("softmax", ["|φ| ≤ 2", "k ≤ 64", "exponential kernel (temperature 1)", "post [", "mean yᵀy"]),
+        ("prefixes", ["29 layers", "of each prefix", "(every x)", "φ of pairs"]),
         ("trained", ["recipe", "lengthscales", "by supports, 32", "excess 0.00178"]),
     ],
 )  # fmt: skip

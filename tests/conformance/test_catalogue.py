@@ -111,6 +111,26 @@ def test_every_entry_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path
     record_property("largest error over what is allowed", f"{worst[label]:.2g} ({label})")
 
 
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_every_prefix_of_every_entry(outputs):
+    tried = 0
+    for solver in COMPILES:
+        for entry, model in models(solver, outputs):
+            if not entry.every_prefix:
+                continue
+            tried += 1
+            prompt = prompts(6, outputs)
+            found = trajectory(model, prompt, prefixes=True).predictions
+            xs = torch.cat([prompt.phi, prompt.phi_query], dim=1)
+            assert found[:, :, 0].abs().max() == 0
+            for i in range(1, 6 + 1):
+                before = Prompt(prompt.phi[:, :i], prompt.y[:, :i], xs[:, i : i + 1])
+                expected, _ = reference(entry, before)
+                apart = float((found[:, :, i : i + 1] - expected).abs().max())
+                assert apart <= 1e-9 * float(expected.abs().max()), f"{entry.label}, prefix {i}"
+    assert tried >= 15
+
+
 def check_numpy(label, model, directory):
     """The saved file gives the same numbers in NumPy."""
     prompt = prompts(7, model.certificate.outputs)
@@ -125,6 +145,8 @@ def test_the_catalogue_has_every_family():
     for expected in [
         "cg none linear linear relu",
         "cg none linear linear relu causal",
+        "cg none linear linear reglu causal every-prefix",
+        "chebyshev none polynomial, degree 2 linear reglu causal every-prefix",
         "cg row-sum exponential softmax reglu",
         "cg none linear softmax reglu",
         "cg none polynomial, degree 3 linear reglu",

@@ -25,6 +25,16 @@ def interleaved_tokens_of(phi, y, phi_query):
     return x.reshape(b * q, 2 * k + 1, -1)
 
 
+def alternating_tokens_of(phi, y, phi_query):
+    """x₁, (x₁, y₁), …, x_k, (x_k, y_k), then the queries."""
+    (b, k, p), q, r = phi.shape, phi_query.shape[1], y.shape[2]
+    x = np.zeros((b, 2 * k + q, p + r + 3), dtype=phi.dtype)
+    x[:, 0 : 2 * k : 2, :p], x[:, 1 : 2 * k : 2, :p], x[:, 2 * k :, :p] = phi, phi, phi_query
+    x[:, 1 : 2 * k : 2, p : p + r], x[:, 1 : 2 * k : 2, -3] = y, 1
+    x[:, 0 : 2 * k : 2, -1], x[:, 2 * k :, -1] = 1, 1
+    return x
+
+
 def visible(n, context, mask):
     """[reader, read]: who may read whom; the first `context` tokens are read by all."""
     context = np.arange(n) < context
@@ -43,12 +53,22 @@ def norm(x, weights, name, kind):
 
 
 def run(directory, phi, y, phi_query, loops=1):
-    recipe = json.loads((Path(directory) / "config.json").read_text()).get("recipe")
+    config = json.loads((Path(directory) / "config.json").read_text())
+    recipe = config.get("recipe")
+    if config.get("certificate", {}).get("every_prefix"):
+        return run_prefixes(directory, phi, y, phi_query)[:, phi.shape[1] :]
     if recipe is not None and recipe["model"]["layout"] == "interleaved":
         tokens = interleaved_tokens_of(phi, y, phi_query)
         found = run_tokens(directory, tokens, 2 * phi.shape[1])
         return found.reshape(*phi_query.shape[:2], -1)
     return run_tokens(directory, tokens_of(phi, y, phi_query), phi.shape[1] + 1, loops)
+
+
+def run_prefixes(directory, phi, y, phi_query):
+    """Of a model that solves every prefix, the predictions at x₁ … x_k and at the queries."""
+    k = phi.shape[1]
+    found = run_tokens(directory, alternating_tokens_of(phi, y, phi_query), 2 * k, everywhere=True)
+    return np.concatenate([found[:, 0 : 2 * k : 2], found[:, 2 * k :]], axis=1)
 
 
 def applied(config, loops):
@@ -58,7 +78,7 @@ def applied(config, loops):
     return [*range(first), *[*range(first, stop)] * loops, *range(stop, n)]
 
 
-def run_tokens(directory, tokens, context, loops=1):
+def run_tokens(directory, tokens, context, loops=1, everywhere=False):
     config = json.loads((Path(directory) / "config.json").read_text())
     w = load_file(Path(directory) / "model.safetensors")
     x = tokens.astype(config["dtype"])
@@ -97,4 +117,4 @@ def run_tokens(directory, tokens, context, loops=1):
             hidden = hidden * (1 + erf(hidden / np.sqrt(2))) / 2
         x = x + hidden @ w[f"{name}.mlp.W_out"] + w[f"{name}.mlp.b_out"]
     x = norm(x, w, "ln_final", config["norm"])
-    return (x @ w["unembed.W"] + w["unembed.b"])[:, context:]
+    return (x @ w["unembed.W"] + w["unembed.b"])[:, 0 if everywhere else context :]

@@ -84,12 +84,11 @@ class Message:
 
 def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
     """For each layer, which tokens read from which by the labels, and what the heads really do."""
-    k, blocks = prompt.supports, model.transformer.blocks
+    (tokens, context), blocks = model.sequence(prompt), model.transformer.blocks
     before = ["embed", *(f"blocks.{layer}.resid_post" for layer in range(len(blocks) - 1))]
     after = [f"blocks.{layer}.attn.z" for layer in range(len(blocks))]
-    values = recorded(model.transformer, prompt, [*before, *after])
-    aggregator = torch.zeros(k + 1 + prompt.phi_query.shape[1], dtype=torch.bool)
-    aggregator[k] = True
+    values = recorded(model.transformer, (tokens, context), [*before, *after])
+    aggregator = tokens[0, :, -2] == 1  # the flag
     nowhere, linear = torch.zeros_like(aggregator), model.certificate.attention == "linear"
     elsewhere = {"data": aggregator, "aggregator": ~aggregator, "everywhere": nowhere}
     rows: dict[tuple[int, str, str], list[tuple[str, float, float]]] = {}
@@ -102,7 +101,7 @@ def communication(model: CompiledModel, prompt: Prompt) -> tuple[Message, ...]:
         heard = 0.0
         if linear:
             x = values[before[layer]]
-            heard = largest(said_by(attention, head, x, elsewhere[what.source], k + 1) @ into)
+            heard = largest(said_by(attention, head, x, elsewhere[what.source], context) @ into)
         heads = rows.setdefault((layer, what.source, what.to), [])
         heads.append((what.does, largest(stray), heard))
     messages = []

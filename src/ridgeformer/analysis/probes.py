@@ -229,7 +229,9 @@ def both_streams(
 ) -> list[dict[str, Tensor]]:
     """The streams of the model and of its copy with random weights, at the given tokens."""
     control = random_weights(model.transformer, prompt.supports, seed)
-    pair = (streams(transformer, prompt) for transformer in (model.transformer, control))
+    pair = (
+        streams(transformer, model.sequence(prompt)) for transformer in (model.transformer, control)
+    )
     return [{name: x[:, tokens] for name, x in found.items()} for found in pair]
 
 

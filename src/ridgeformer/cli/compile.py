@@ -25,8 +25,11 @@ def compile(
     ] = "linear",
     kernel: o.KernelName = "linear",
     mlp: Annotated[
-        Literal["relu", "reglu"], typer.Option(help="Plain ReLU, or gated (exact products).")
-    ] = "relu",
+        Literal["relu", "reglu"] | None,
+        typer.Option(
+            help="Plain ReLU, or gated (exact products); left out, relu, and reglu with --every-prefix."
+        ),
+    ] = None,
     outputs: Annotated[int, typer.Option(help="Number of outputs r.")] = 1,
     dtype: Annotated[
         Literal["float64", "float32"], typer.Option(help="Precision of the weights.")
@@ -48,6 +51,7 @@ def compile(
 
     check_writable(out, force)
     asked = choices.given(options)
+    mlp = mlp or ("reglu" if "every_prefix" in asked else "relu")
     choices.check(
         asked,
         choices.chosen_solver(solver),

@@ -40,12 +40,16 @@ def batches(prompt: Prompt, what: str, cost: int | None = None) -> Iterator[Prom
         yield prompt[start : start + size]
 
 
-def write(out: Path, predictions: Any, trajectory: bool) -> None:
+def write(out: Path, predictions: Any, trajectory: bool, supports: int | None = None) -> None:
+    """Writes predictions [T+1,B,q,r]; with `supports`, they are at so many x first, then at the queries."""
     from ridgeformer.tasks import write_arrays
 
-    arrays = {"prediction": predictions[-1].numpy()}
+    parts = {"": predictions[:, :, supports or 0 :]}
+    if supports is not None:
+        parts["prefix_"] = predictions[:, :, : supports + 1]
+    arrays = {f"{part}prediction": found[-1].numpy() for part, found in parts.items()}
     if trajectory:
-        arrays["trajectory"] = predictions.numpy()
+        arrays |= {f"{part}trajectory": found.numpy() for part, found in parts.items()}
     write_arrays(out, **arrays)
     typer.echo(f"{out}: " + ", ".join(f"{n} {list(a.shape)}" for n, a in arrays.items()) + ".")
 

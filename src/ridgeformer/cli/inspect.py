@@ -45,6 +45,7 @@ def inspect(
         f"{counted(shape.n_heads, 'head')} of {shape.d_head}, "
         f"d_mlp {shape.d_mlp}{registers}; {parameters:,} parameters, {nonzero:,} of them not zero"
     )
+    read_at = "queries"
     if "certificate" in config:
         certificate = Certificate.from_dict(config["certificate"])
         console.print(f"\n[bold]Certificate[/bold]: {escape(certificate.summary())}")
@@ -52,8 +53,9 @@ def inspect(
         lines.add_row("", "domain", escape(", ".join(certificate.domain())))
         lines.add_row("", "promise", escape(certificate.promise()))
         console.print(lines)
+        read_at = "every x" if certificate.every_prefix else read_at
     if "sites" in config:
-        show_sites(config["sites"], console)
+        show_sites(config["sites"], read_at, console)
         show_layers(config["sites"], layers, console)
     else:
         console.print("Neither compiled nor trained here: it has no certificate and no recipe.")
@@ -103,13 +105,13 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def show_sites(sites: dict[str, Any], console: Console) -> None:
+def show_sites(sites: dict[str, Any], read_at: str, console: Console) -> None:
     table = Table(
         title="Where iterates are read", title_justify="left",
         caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP; "
         "→ 8…9: put through these blocks first", caption_justify="left",
     )  # fmt: skip
-    for name in ("step", "predictions (queries)", *sites["states"]):
+    for name in ("step", f"predictions ({read_at})", *sites["states"]):
         table.add_column(name, overflow="fold")
     for step, entry in enumerate(sites["predictions"]):
         cells = [str(step), place(entry)]
@@ -129,9 +131,25 @@ def place(entry: dict[str, Any]) -> str:
 
 
 def span(columns: list[int]) -> str:
-    if len(columns) > 2 and columns == list(range(columns[0], columns[-1] + 1)):
-        return f"[{columns[0]}…{columns[-1]}]"
-    return "[" + " ".join(map(str, columns)) + "]"
+    """Columns as they come, runs of three and more by their ends."""
+    runs: list[list[int]] = []
+    for column in columns:
+        if runs and column == runs[-1][-1] + 1:
+            runs[-1].append(column)
+        else:
+            runs.append([column])
+    words = [f"{r[0]}…{r[-1]}" if len(r) > 2 else " ".join(map(str, r)) for r in runs]
+    return "[" + " ".join(words) + "]"
+
+
+def merged(writes: list[dict[str, Any]]) -> list[tuple[str, list[int], list[int]]]:
+    """Neurons that do the same as one entry: what they do, and all columns that they read and write."""
+    columns: dict[str, tuple[set[int], set[int]]] = {}
+    for write in writes:
+        reads, to = columns.setdefault(write["does"], (set(), set()))
+        reads.update(write["reads"])
+        to.update(write["writes"])
+    return [(does, sorted(reads), sorted(to)) for does, (reads, to) in columns.items()]
 
 
 def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
@@ -145,8 +163,8 @@ def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
         heads = [
             f"{h['does']}  {span(h['reads'])} → {span(h['writes'])}" for h in layer["attention"]
         ]
-        writes = [f"{w['does']}  {span(w['reads'])} → {span(w['writes'])}" for w in layer["mlp"]]
-        cells = [str(index), "\n".join(heads), "\n".join(dict.fromkeys(writes))]
+        writes = [f"{does}  {span(reads)} → {span(to)}" for does, reads, to in merged(layer["mlp"])]
+        cells = [str(index), "\n".join(heads), "\n".join(writes)]
         table.add_row(*map(escape, cells))
         table.add_section()
     console.print(table)

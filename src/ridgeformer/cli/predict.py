@@ -23,9 +23,14 @@ def predict(
         ),
     ] = False,
 ) -> None:
-    """Run a saved model on prompts: writes prediction [B,q,r] and, on request, trajectory [T+1,B,q,r]."""
+    """Run a saved model on prompts: writes prediction [B,q,r] and, on request, trajectory [T+1,B,q,r].
+
+    A model that solves every prefix also writes prefix_prediction [B,k+1,r]: entry i is predicted from
+    the first i pairs, at the x that follows them.
+    """
     import torch
 
+    from ridgeformer.compiler import CompiledModel
     from ridgeformer.models import load
     from ridgeformer.models import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
@@ -34,8 +39,15 @@ def predict(
     loaded = load(model)
     prompt = Prompt.load(prompts)
     loaded.check(prompt)
-    parts = [
-        read_trajectory(loaded, part).predictions if trajectory else loaded(part)[None]
-        for part in files.batches(prompt, "predicting", loaded.cost(prompt))
-    ]
-    files.write(out, torch.cat(parts, dim=1), trajectory)
+    prefixes = isinstance(loaded, CompiledModel) and loaded.certificate.every_prefix
+
+    def predicted(part: Prompt) -> torch.Tensor:
+        if trajectory:
+            return read_trajectory(loaded, part, prefixes=prefixes).predictions
+        if isinstance(loaded, CompiledModel) and prefixes:
+            return loaded.predict_prefixes(part)[None]
+        return loaded(part)[None]
+
+    batches = files.batches(prompt, "predicting", loaded.cost(prompt))
+    found = torch.cat([predicted(part) for part in batches], dim=1)
+    files.write(out, found, trajectory, prompt.supports if prefixes else None)

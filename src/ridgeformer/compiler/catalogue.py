@@ -51,15 +51,20 @@ class Entry:
         return isinstance(self.target, LinearAttention) and self.target.causal
 
     @property
+    def every_prefix(self) -> bool:
+        return isinstance(self.target, LinearAttention) and self.target.every_prefix
+
+    @property
     def mlp(self) -> Literal["relu", "reglu"]:
         return "reglu" if isinstance(self.target.products, Exact) else "relu"
 
     @property
     def label(self) -> str:
-        words = (
+        words = [
             self.solver.name, self.solver.precondition, self.kernel.label, self.attention, self.mlp,
-        )  # fmt: skip
-        return " ".join(words) + (" causal" if self.causal else "")
+        ]  # fmt: skip
+        words += ["causal"] * self.causal + ["every-prefix"] * self.every_prefix
+        return " ".join(words)
 
     def compile(
         self,
@@ -99,6 +104,7 @@ def targets(solver: Solver, kernel: Kernel) -> Iterator[Target]:
     for causal in (False, True):
         for products in (None, Exact()):
             yield LinearAttention(top, products, causal)
+    yield LinearAttention(top, Exact(), causal=True, every_prefix=True)
     if solver.smooths:
         yield SoftmaxAttention(MAX_NORM, products=None)
         yield SoftmaxAttention(MAX_NORM)
@@ -171,7 +177,7 @@ def row(entry: Entry, model: CompiledModel) -> list[str]:
         f"`{entry.solver.name}`",
         precondition if precondition != "none" else "",
         entry.kernel.label,
-        entry.attention + (", causal" if entry.causal else ""),
+        entry.attention + ", causal" * entry.causal + ", every prefix" * entry.every_prefix,
         entry.mlp,
         layers_law(entry),
         *(str(size[name]) for name in ("d_model", "heads", "d_mlp")),

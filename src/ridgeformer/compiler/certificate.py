@@ -24,6 +24,9 @@ SLACK = {"float64": 1e-9, "float32": 1e-5}
 QUERY_ROOM = 1e6
 """Queries may be this many times as long as the largest singular value of the supports."""
 
+OPTIONAL = ("options", "every_prefix")
+"""Entries that older files lack, and that are left out where they say nothing."""
+
 PROMISE = {"float64": (1e-9, 100.0), "float32": (1e-3, 100.0)}
 """The relative error that is promised, and the multiple of the solver's own round-off."""
 
@@ -63,15 +66,17 @@ class Certificate:
     absolute_error: float | None
     options: dict[str, Any] = field(default_factory=dict)
     """The options of the solver besides `precondition` and `interval`."""
+    every_prefix: bool = False
+    """Whether each x of the tokens x₁, (x₁, y₁), x₂, … is predicted from the pairs before it. The domain
+    is then that of the prompt with all of its prefixes, and the promise is for each of them."""
 
     def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        return values if self.options else {n: v for n, v in values.items() if n != "options"}
+        return {name: v for name, v in asdict(self).items() if v or name not in OPTIONAL}
 
     @staticmethod
     def from_dict(values: Any) -> Certificate:
         names = {entry.name for entry in fields(Certificate)}
-        if not isinstance(values, dict) or not names - {"options"} <= set(values) <= names:
+        if not isinstance(values, dict) or not names - {*OPTIONAL} <= set(values) <= names:
             raise Refusal("config.json has no complete certificate: compile the model again.")
         return Certificate(**values)
 
@@ -133,21 +138,37 @@ class Certificate:
             )
 
     def check_target(self, prompt: Prompt) -> None:
-        target = prompt.y
-        if self.space == "feature":
-            features = kernel_from(self.kernel).dot_product(self.features)
-            assert features is not None
-            target = features(prompt.phi).mT @ prompt.y
-        name = "‖Φᵀy‖" if self.space == "feature" else "‖y‖"
-        norms = target.double().norm(dim=1)
+        norms = self.target_norms(prompt)
         most = float(norms.max())
         least = float(norms[norms > 0].min()) if most > 0 else self.min_target_norm
         if most > self.max_target_norm * self.slack or least < self.min_target_norm / self.slack:
             worst = most if most > self.max_target_norm else least
             raise Refusal(
-                f"{name} is {worst:.6g}, outside the domain [{self.min_target_norm:.6g}, "
+                f"{self.target_symbol} is {worst:.6g}, outside the domain [{self.min_target_norm:.6g}, "
                 f"{self.max_target_norm:.6g}]: rescale the targets."
             )
+
+    @property
+    def target_symbol(self) -> str:
+        """What the bounds on targets are for."""
+        if self.space != "feature":
+            return "‖y‖"
+        return "‖Φᵀy‖ of some prefix" if self.every_prefix else "‖Φᵀy‖"
+
+    def target_norms(self, prompt: Prompt) -> Tensor:
+        """‖y‖ of each output, or in feature space ‖Φᵀy‖, of every prefix where each is solved."""
+        if self.space != "feature":
+            return lengths(prompt.y)
+        features = kernel_from(self.kernel).dot_product(self.features)
+        assert features is not None
+        u = features(prompt.phi)
+        if not self.every_prefix:
+            return lengths(u.mT @ prompt.y)
+        y = prompt.y.double()
+        squares = torch.zeros_like(y)
+        for entry in u.double().unbind(-1):  # one at a time, so that memory does not grow with p
+            squares += (entry[..., None] * y).cumsum(1).square()
+        return squares.sqrt()
 
     def check_interval(self, prompt: Prompt) -> None:
         """Refuses a prompt with eigenvalues above the interval to which coefficients were tuned."""
@@ -180,7 +201,8 @@ class Certificate:
             chosen.insert(0, f"{self.precondition} preconditioner")
         solver = self.solver + (f" ({', '.join(chosen)})" if chosen else "")
         steps = counted(self.steps, "step")
-        return f"{steps} of {solver} on the {kernel}, in {self.space} space"
+        where = f"in {self.space} space" + (", at every prefix" if self.every_prefix else "")
+        return f"{steps} of {solver} on the {kernel}, {where}"
 
     def domain(self) -> list[str]:
         """The conditions on a prompt."""
@@ -201,7 +223,7 @@ class Certificate:
             if bound is not None:
                 conditions.append(f"{symbol} ≤ {bound:g}")
         if self.ridge is not None:
-            target = "‖Φᵀy‖" if self.space == "feature" else "‖y‖"
+            target = self.target_symbol.replace("some", "each")
             least, most = self.min_target_norm, self.max_target_norm
             conditions.append(f"{target} = 0 or in [{least:.3g}, {most:.3g}]")
         if self.interval is not None:
@@ -214,7 +236,7 @@ class Certificate:
             return f"every step within {self.absolute_error:.3g} of the solver"
         if self.relative_error is None:
             return "none: at this MLP width an iterate may leave the range in which products are interpolated"
-        to = "the largest prediction"
+        to = "the largest prediction" + (" from that prefix" if self.every_prefix else "")
         if self.attention == "softmax" and kernel_from(self.kernel).logits() is None:
             to += " or, if that is larger, to the domain's largest dot product times Σ|α_i|"
         return (
@@ -229,6 +251,12 @@ class Certificate:
 
     def __repr__(self) -> str:
         return f"Certificate: {self.description()}"
+
+
+def lengths(vectors: Float[Tensor, "batch n r"]) -> Float[Tensor, "batch r"]:
+    """The norm of each output's vector."""
+    norms: Tensor = vectors.double().norm(dim=1)
+    return norms
 
 
 def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"]:

@@ -76,11 +76,9 @@ def piece(form: Form, index: int, width: int) -> Form:
     return tuple(Part(p.coefficient, p.cell, p.offset + index * width, width) for p in form)
 
 
-def entry(form: Form, output: int) -> Form:
-    """The entry of one output; a part of a single channel serves all outputs."""
-    return tuple(
-        p if p.cell.width == 1 else Part(p.coefficient, p.cell, p.offset + output, 1) for p in form
-    )
+def entry(form: Form, index: int, width: int) -> Form:
+    """One channel of `width`. A part of fewer channels is repeated: each of its channels serves a run."""
+    return tuple(Part(p.coefficient, p.cell, p.offset + index * p.width // width, 1) for p in form)
 
 
 def added(a: Form, b: Form) -> Form:

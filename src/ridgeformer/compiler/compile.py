@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ridgeformer.compiler.backends.base import Backend
+from ridgeformer.compiler.backends.every_prefix import EveryPrefixBackend
 from ridgeformer.compiler.backends.linear_attention import LinearBackend
 from ridgeformer.compiler.backends.softmax_attention import softmax_backend
 from ridgeformer.compiler.compiled import CompiledModel
@@ -56,6 +57,8 @@ def compile(
 
 def backend_for(job: Job, to: Target) -> Backend:
     match to:
+        case LinearAttention(every_prefix=True):
+            return EveryPrefixBackend(job, to)
         case LinearAttention():
             return LinearBackend(job, to)
         case SoftmaxAttention():

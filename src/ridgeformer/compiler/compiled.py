@@ -72,15 +72,42 @@ class CompiledModel:
         """Refuses a prompt outside the certified domain."""
         self.certificate.check(prompt)
 
+    def sequence(self, prompt: Prompt) -> tuple[Float[Tensor, "batch n d_in"], int]:
+        """The tokens, and how many of them are context; the others are the queries, in order."""
+        if self.certificate.every_prefix:
+            return prompt.alternating_tokens(), 2 * prompt.supports
+        return prompt.tokens(), prompt.supports + 1
+
     def cost(self, prompt: Prompt) -> int:
         """The number of tokens that one prompt takes."""
-        return prompt.supports + 1 + prompt.phi_query.shape[1]
+        context = 2 * prompt.supports if self.certificate.every_prefix else prompt.supports + 1
+        return context + prompt.phi_query.shape[1]
 
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
         """The transformer's predictions; a prompt outside the certified domain is refused."""
         self.certificate.check(prompt)
         with torch.inference_mode():
-            return self.transformer(prompt.tokens(), prompt.supports + 1)  # type: ignore[no-any-return]
+            return self.transformer(*self.sequence(prompt))  # type: ignore[no-any-return]
+
+    def predict_prefixes(self, prompt: Prompt) -> Float[Tensor, "batch xs r"]:
+        """Predictions at x₁ … x_k, each from the pairs before it, and then at the queries, in one pass.
+
+        Entry i, up to i = k, is predicted from the first i pairs: these entries are the learning curve.
+        """
+        self.certificate.check(prompt)
+        with torch.inference_mode():
+            stream = self.transformer.residual_stream(*self.sequence(prompt))
+            return self.transformer.readout(stream[:, self.every_x(prompt)])
+
+    def every_x(self, prompt: Prompt) -> Tensor:
+        """The positions of x₁ … x_k and of the queries among the tokens."""
+        if not self.certificate.every_prefix:
+            raise Refusal(
+                "The model predicts at the queries alone: compile it with `every_prefix=True` for a "
+                "prediction at every x."
+            )
+        k, n = prompt.supports, self.cost(prompt)
+        return torch.cat([torch.arange(0, 2 * k, 2), torch.arange(2 * k, n)])
 
     def save(self, directory: str | Path, force: bool = False) -> None:
         extra = {"certificate": self.certificate.to_dict(), "sites": self.sites}

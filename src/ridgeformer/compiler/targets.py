@@ -83,9 +83,25 @@ class LinearAttention:
         default=False,
         metadata={"help": "A strictly causal decoder, which solves in feature space."},
     )
+    every_prefix: bool = field(
+        default=False,
+        metadata={
+            "help": "The causal decoder solves every prefix: each x is predicted from before."
+        },
+    )
 
     def __post_init__(self) -> None:
         positive("max_eigenvalue", self.max_eigenvalue)
+        if self.every_prefix and not self.causal:
+            raise Refusal(
+                "Every prefix is solved at a token that sees nothing after it: use `causal=True` with "
+                "`every_prefix=True`."
+            )
+        if self.every_prefix and self.products is None:
+            raise Refusal(
+                "With `every_prefix=True` each token multiplies its own vectors, which a plain ReLU MLP "
+                "does not do exactly: use `products=Exact()`."
+            )
 
 
 @dataclass(frozen=True)

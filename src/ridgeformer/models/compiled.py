@@ -15,32 +15,39 @@ from ridgeformer.types import Trajectory
 
 
 def trajectory(
-    model: CompiledModel, prompt: Prompt, *, states: bool = False, edits: Edits = ()
+    model: CompiledModel,
+    prompt: Prompt,
+    *,
+    states: bool = False,
+    prefixes: bool = False,
+    edits: Edits = (),
 ) -> Trajectory:
     """The prediction after each step, as the query tokens hold it at that step's site.
 
     `states=True` reads each state vector (alpha and what else the solver keeps, in the units of the
-    model) at the support tokens of a dual model. `edits` are applied on the way, for ablations.
+    model) at the support tokens of a dual model. `prefixes=True` reads predictions at every x, as
+    `model.predict_prefixes` does. `edits` are applied on the way, for ablations.
     """
     model.certificate.check(prompt)
     sites = model.sites
     kept = sites["states"] if states and model.certificate.space == "dual" else {}
     entries = [*sites["predictions"], *(entry for line in kept.values() for entry in line)]
-    values_at = recorded(model.transformer, prompt, (entry["site"] for entry in entries), edits)
+    tokens, context = sequence = model.sequence(prompt)
+    queries = model.every_x(prompt) if prefixes else torch.arange(context, tokens.shape[1])
     first = model.transformer.config.n_registers
-    context = first + prompt.supports + 1
+    values_at = recorded(model.transformer, sequence, (entry["site"] for entry in entries), edits)
 
-    def read(entry: dict[str, Any], tokens: slice) -> Tensor:
+    def read(entry: dict[str, Any], tokens: Tensor) -> Tensor:
         stream = values_at[str(entry["site"])]
         if "through" in entry:
-            stream = early_exit(model.transformer, stream, context, entry)
-        stream = stream[:, tokens]
+            stream = early_exit(model.transformer, stream, first + context, entry)
+        stream = stream[:, first + tokens]
         value: Tensor = stream[..., entry["columns"]] * entry.get("scale", 1.0)
         return value / stream[..., entry["over"]] if "over" in entry else value
 
-    predictions = torch.stack([read(e, slice(context, None)) for e in sites["predictions"]])
+    predictions = torch.stack([read(e, queries) for e in sites["predictions"]])
     values = {
-        name: torch.stack([read(entry, slice(first, context - 1)) for entry in line])
+        name: torch.stack([read(entry, torch.arange(prompt.supports)) for entry in line])
         for name, line in kept.items()
     }
     if "alpha" in values:  # every solver starts from zero, which needs no place in the stream
@@ -67,23 +74,27 @@ def residual_stream(model: CompiledModel, prompt: Prompt) -> Tensor:
     Its rows are the registers, where the model has any, and then the tokens.
     """
     model.certificate.check(prompt)
-    return torch.stack(list(streams(model.transformer, prompt).values()))
+    return torch.stack(list(streams(model.transformer, model.sequence(prompt)).values()))
 
 
-def streams(transformer: Transformer, prompt: Prompt) -> dict[str, Tensor]:
+Sequence = tuple[Tensor, int]
+"""The tokens, and how many of them are context."""
+
+
+def streams(transformer: Transformer, sequence: Sequence) -> dict[str, Tensor]:
     """The residual stream by site, [batch, n, d_model], in the order of the layers."""
     names = ["embed"]
     for layer in range(transformer.config.n_layers):
         names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
-    values = recorded(transformer, prompt, names)
+    values = recorded(transformer, sequence, names)
     return {name: values[name] for name in names}
 
 
 def recorded(
-    transformer: Transformer, prompt: Prompt, sites: Iterable[str], edits: Edits = ()
+    transformer: Transformer, sequence: Sequence, sites: Iterable[str], edits: Edits = ()
 ) -> dict[str, Tensor]:
     """The values at some sites of a transformer that reads the tokens of compiled models."""
     record = Record.of(sites)
     with torch.inference_mode():
-        transformer.residual_stream(prompt.tokens(), prompt.supports + 1, [*edits, record])
+        transformer.residual_stream(*sequence, [*edits, record])
     return record.values

@@ -28,14 +28,23 @@ def load(directory: str | Path) -> Model:
 
 
 def trajectory(
-    model: Model, prompt: Prompt, *, states: bool = False, edits: Edits = ()
+    model: Model,
+    prompt: Prompt,
+    *,
+    states: bool = False,
+    prefixes: bool = False,
+    edits: Edits = (),
 ) -> Trajectory:
     """Predictions after each step of a compiled model, or after each layer of a trained one.
 
-    `states=True` also reads the state vectors of a compiled solver; `edits` are applied on the way.
+    `states=True` also reads the state vectors of a compiled solver. `prefixes=True` reads a model that
+    solves every prefix at x₁ … x_k, each predicted from the pairs before it, and then at the queries.
+    `edits` are applied on the way.
     """
     if isinstance(model, CompiledModel):
-        return compiled.trajectory(model, prompt, states=states, edits=edits)
+        return compiled.trajectory(model, prompt, states=states, prefixes=prefixes, edits=edits)
+    if prefixes:
+        raise Refusal("A trained model is read at the queries alone: leave `prefixes=True` out.")
     if states:
         raise Refusal("Nothing says where a trained model keeps states: probe it instead.")
     return lens(model, prompt, edits=edits)

@@ -118,6 +118,20 @@ class Prompt:
         tokens[:, k + 1 :, p + r + 2] = 1
         return tokens
 
+    def alternating_tokens(self) -> Float[Tensor, "batch n d_in"]:
+        """The token sequence x₁, (x₁, y₁), x₂, (x₂, y₂), …, then the queries, without an aggregator.
+
+        A pair is a support of `tokens`, and an x is one of its queries.
+        """
+        batch, k, p = self.phi.shape
+        r, q = self.outputs, self.phi_query.shape[1]
+        tokens = self.phi.new_zeros(batch, 2 * k + q, p + r + 3)
+        pairs, xs = tokens[:, 1 : 2 * k : 2], tokens[:, 0 : 2 * k : 2]
+        pairs[..., :p], pairs[..., p : p + r], pairs[..., p + r] = self.phi, self.y, 1
+        xs[..., :p], xs[..., p + r + 2] = self.phi, 1
+        tokens[:, 2 * k :, :p], tokens[:, 2 * k :, p + r + 2] = self.phi_query, 1
+        return tokens
+
     def save(self, path: str | Path) -> None:
         here = self.to("cpu")
         write_arrays(path, phi=here.phi.numpy(), y=here.y.numpy(), phi_query=here.phi_query.numpy())

@@ -44,6 +44,11 @@ from ridgeformer.theory.failure import (
     richardson_condition,
     richardson_steps,
 )
+from ridgeformer.theory.feature_space import (
+    feature_cg_prediction_bound,
+    in_features,
+    prefix_prompts,
+)
 from ridgeformer.theory.inexact import (
     perturbed_prediction_bound,
     residual_gap_bound,

@@ -106,7 +106,7 @@ class TokenArithmetic(Lowering):
         write_linear(self.s, time, linear, out, name)
         a, b, c = (np.asarray(part, dtype=float) for part in (slopes, biases, weights))
         for o in range(width):
-            at = entry(x, o)
+            at = entry(x, o, width)
             self.s.write(HingeWrite(time, at, a, b, c, constant, out, o, tokens, name))
         return out
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ridgeformer.compiler.backends.arithmetic import Sum
-from ridgeformer.compiler.backends.softmax import RowSum, SoftmaxLowering
+from ridgeformer.compiler.backends.softmax import SoftmaxLowering
 from ridgeformer.compiler.circuit import Cell, Form, Output, form_key, piece, scaled, whole
 from ridgeformer.program.ops import Diagonal, Op
 from ridgeformer.theory import extrapolation_weights
@@ -70,7 +70,7 @@ class DotProductLowering(SoftmaxLowering):
 
         return self.kept("K1", make)
 
-    def lower(self, op: Op) -> Sum | RowSum:
+    def lower(self, op: Op) -> object:
         if isinstance(op, Diagonal):  # |φ_i|², a product within the token
             entries = [piece(whole(self.phi), a, 1) for a in range(self.features)]
             return Sum(whole(self.multiplier.sum_of_squares(self.s, 1.0, entries, "|φ|²")))

@@ -99,10 +99,14 @@ class FeatureLowering(FactorLowering):
         return piece(form, output, self.features)
 
     def diagonal(self) -> Diagonal:
-        raise Refusal(
-            "The Jacobi preconditioner is not available in feature space: use no preconditioner with "
-            "`causal=True`, or leave that out and use `products=Exact()`."
-        )
+        raise no_diagonal()
 
     def invert_token(self, token: Diagonal, lo: float, hi: float) -> Cell:
         raise AssertionError("a diagonal is refused before it is inverted")
+
+
+def no_diagonal() -> Refusal:
+    return Refusal(
+        "The Jacobi preconditioner is not available in feature space: use no preconditioner with "
+        "`causal=True`, or leave that out and use `products=Exact()`."
+    )

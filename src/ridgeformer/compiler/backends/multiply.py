@@ -69,7 +69,8 @@ class Multiplier:
         for coefficient, a, b in products:
             for o in range(width):
                 for sign in (1.0, -1.0):
-                    gate, value = scaled(entry(a, o), sign), scaled(entry(b, o), sign * coefficient)
+                    gate = scaled(entry(a, o, width), sign)
+                    value = scaled(entry(b, o, width), sign * coefficient)
                     s.write(ProductWrite(time, gate, value, out, o, name))
         return out
 
@@ -155,12 +156,14 @@ class SquareMultiplier(Multiplier):
         for coefficient, a, b in products:
             (a_lo, a_hi), (b_lo, b_hi) = self.range_of(a), self.range_of(b)
             if a == b:
-                squares += [Square(coefficient, entry(a, o), a_lo, a_hi, o) for o in range(width)]
+                squares += [
+                    Square(coefficient, entry(a, o, width), a_lo, a_hi, o) for o in range(width)
+                ]
                 continue
             scale = balance((a_lo, a_hi), (b_lo, b_hi))
             for o in range(width):
                 for sign in (1.0, -1.0):
-                    x = added(scaled(entry(a, o), scale), scaled(entry(b, o), sign))
+                    x = added(scaled(entry(a, o, width), scale), scaled(entry(b, o, width), sign))
                     ends = (sign * b_lo, sign * b_hi)
                     lo, hi = scale * a_lo + min(ends), scale * a_hi + max(ends)
                     squares.append(Square(sign * coefficient / (4 * scale), x, lo, hi, o))

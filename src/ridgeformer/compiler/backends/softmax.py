@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ridgeformer.compiler.backends.arithmetic import Sum, TokenArithmetic
+from ridgeformer.compiler.backends.arithmetic import Sum
+from ridgeformer.compiler.backends.token_lowering import TokenLowering, times
 from ridgeformer.compiler.circuit import (
     AGGREGATOR,
     SUPPORT,
@@ -27,7 +28,6 @@ from ridgeformer.compiler.circuit import (
     Output,
     Role,
     form_key,
-    is_cell,
     piece,
     ready,
     scaled,
@@ -36,7 +36,6 @@ from ridgeformer.compiler.circuit import (
 from ridgeformer.kernels import Logits
 from ridgeformer.program import ops
 from ridgeformer.program.ops import Channel, Op, Program
-from ridgeformer.program.ranges import Bounds
 from ridgeformer.program.tables import unit_table
 from ridgeformer.types import Refusal
 
@@ -46,7 +45,7 @@ class RowSum:
 
 
 @dataclass
-class SoftmaxLowering(TokenArithmetic):
+class SoftmaxLowering(TokenLowering):
     logits: Logits | None = None
     """How the kernel is made; None where dot products come from pairs of heads."""
     row_sums: tuple[float, float] = (2.0, 2.0)
@@ -56,11 +55,7 @@ class SoftmaxLowering(TokenArithmetic):
     """A logit so large that the exponentials of all other logits vanish beside its own."""
     ratio_sites: bool = False
     """Whether f_t is read as o/w before the last step, so that only the last one is divided."""
-    bounds: Bounds = field(default_factory=dict)
-    """The ranges of the program's channels, with room for errors where products are interpolated."""
-    values: dict[Channel, Sum | RowSum] = field(default_factory=dict)
     fits: dict[object, Cell] = field(default_factory=dict)
-    unclamped: dict[Cell, Form] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.place = "everywhere"
@@ -180,33 +175,11 @@ class SoftmaxLowering(TokenArithmetic):
         not_before: int = 0,
         fine: bool = False,
     ) -> Cell:
-        """The value in channels of its own."""
-        if not value.products and not value.rows and is_cell(value.linear):
-            return value.linear[0].cell
-        products = value.products
+        """The value in channels of its own; its rows are multiplied by D."""
         if value.rows:
-            products = (*products, (1.0, (whole(self.row_sum(not_before)), value.rows)))
-        return self.multiplier.store(
-            self.s,
-            self.outputs,
-            value.linear,
-            self.pairs(products),
-            name,
-            not_before=not_before,
-            fine=fine,
-            variable=variable,
-        )
-
-    def form(self, channel: Channel) -> Form:
-        """A value as something that a head or a neuron can read; stores it only when it must."""
-        value = self.values[channel]
-        assert isinstance(value, Sum)
-        if value.products or value.rows:
-            cell = self.store(value, channel.name, channel.variable)
-            self.multiplier.know(cell, *self.bounds[channel])
-            value = Sum(whole(cell))
-            self.values[channel] = value
-        return value.linear
+            rows = (1.0, (whole(self.row_sum(not_before)), value.rows))
+            value = Sum(value.linear, (*value.products, rows))
+        return super().store(value, name, variable, not_before, fine)
 
     # ------------------------------------------------------------------ the program
 
@@ -217,10 +190,7 @@ class SoftmaxLowering(TokenArithmetic):
         self.last_step, self.smooths = program.steps, program.smooths
         super().run(program)
 
-    def perform(self, op: Op) -> None:
-        self.values[op.out] = self.lower(op)
-
-    def lower(self, op: Op) -> Sum | RowSum:
+    def lower(self, op: Op) -> object:
         match op:
             case ops.Target():
                 return Sum(whole(self.y))
@@ -235,33 +205,13 @@ class SoftmaxLowering(TokenArithmetic):
                 return self.matvec(self.form(v), f"K{v.name}/D", v.variable, self.bounds[v])
             case ops.Dot(out=out, u=u, v=v):
                 return self.dot(self.form(u), self.form(v), out.name)
-            case ops.Combine(terms=terms, constant=constant):
-                total = Sum(self.s.common(constant) if constant else ())
-                for coefficient, channel in terms:
-                    value = self.values[channel]
-                    assert isinstance(value, Sum)
-                    total = total.plus(value, coefficient)
-                return total
-            case ops.Multiply(a=a, b=b):
-                return self.multiply(a, b)
-            case ops.Clamp(x=x, lo=lo, hi=hi):
-                if isinstance(self.values[x], RowSum):
-                    return RowSum()  # inside its bounds by the domain
-                clamped = self.clamp(self.form(x), lo, hi, x.name)
-                self.unclamped[clamped] = self.form(x)
-                return Sum(whole(clamped))
-            case ops.Invert(out=out, x=x, lo=lo, hi=hi):
-                if isinstance(self.values[x], RowSum):
-                    return Sum(whole(self.inverse_row_sum()))
-                form = self.form(x)
-                early = self.unclamped.get(form[0].cell, ())
-                return Sum((), ((1.0, self.inverse(form, lo, hi, out.name, early)),))
+            case ops.Clamp(x=x) if isinstance(self.values[x], RowSum):
+                return RowSum()  # inside its bounds by the domain
+            case ops.Invert(x=x) if isinstance(self.values[x], RowSum):
+                return Sum(whole(self.inverse_row_sum()))
             case ops.Unit(x=x, lo=lo, hi=hi):
                 return self.unit(x, lo, hi)
-            case ops.Hold(x=x, lo=lo, hi=hi):
-                return Sum(whole(self.hold(self.form(x), lo, hi, "rho")))
-            case ops.Identity() | ops.Product() | ops.Apply():
-                raise AssertionError("polynomials in A have a lowering of their own")
+        return super().lower(op)
 
     def dot(self, u: Form, v: Form, name: str) -> Sum:
         """uᵀv: products within the tokens, then their mean everywhere, times the count.
@@ -285,8 +235,7 @@ class SoftmaxLowering(TokenArithmetic):
         of unit.
         """
         tokens = SUPPORT | AGGREGATOR
-        value, count = self.values[x], self.once.get("k+1")
-        assert isinstance(value, Sum)
+        value, count = self.value(x), self.once.get("k+1")
         if value.factors is None or count is None or whole(count) not in value.factors[1]:
             return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c", tokens=tokens)))
         most = self.max_supports + 1.0
@@ -297,34 +246,15 @@ class SoftmaxLowering(TokenArithmetic):
         return Sum((), ((1.0, (whole(other), whole(root))),))
 
     def multiply(self, a: Channel, b: Channel) -> Sum:
-        left, value = self.values[a], self.values[b]
-        assert isinstance(left, Sum)
-        assert isinstance(value, Sum)
-        coefficient, factors = left.factors or (1.0, (self.form(a),))
-        linear: Form = ()
+        (coefficient, factors), value = self.factors(a), self.value(b)
         if value.rows and factors == (whole(self.once.get("w", self.phi)),):
             # w ⊙ (D ⊙ o) = o: what attention divided by is never multiplied back
-            linear = scaled(value.rows, coefficient)
-        elif value.rows or (a.kind == "token" and value.products):
+            rest = times((coefficient, factors), value)
+            return Sum(scaled(value.rows, coefficient), rest.products)
+        if value.rows or (a.kind == "token" and value.products):
             # P⁻¹r must be computed from r itself: from its parts, it would have another round-off.
             value = Sum(self.form(b))
-        products = [(coefficient * c, factors + more) for c, more in value.products]
-        if value.linear:
-            products.append((coefficient, (*factors, value.linear)))
-        return Sum(linear, tuple(products))
-
-    def keep(self, channel: Channel, step: int, variable: str) -> None:
-        value = self.values[channel]
-        assert isinstance(value, Sum)
-        if channel.kind == "scalar":
-            self.form(channel)
-            return
-        cell = self.store(value, variable, variable)
-        self.multiplier.know(cell, *self.bounds[channel])
-        self.values[channel] = Sum(whole(cell))
-        self.read(step, variable, cell)
-        if variable == "alpha":
-            self.predict(cell, step, self.bounds[channel])
+        return times((coefficient, factors), value)
 
     def predict(self, alpha: Cell, step: int, bound: tuple[float, float]) -> None:
         """f = K α at the queries."""

@@ -84,6 +84,8 @@ class Case:
             parts.append(self.solver.precondition)
         parts.append(self.kernel.label)
         match self.to:
+            case LinearAttention(every_prefix=True):
+                parts.append("linear attention at every prefix")
             case LinearAttention(causal=causal):
                 parts.append("causal linear attention" if causal else "linear attention")
             case SoftmaxAttention():
