@@ -14,6 +14,10 @@ def predict(
     model: o.Model,
     prompts: o.Prompts,
     out: o.Out,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="How many steps a looped model runs; other models leave no choice."),
+    ] = None,
     trajectory: Annotated[
         bool,
         typer.Option(
@@ -27,6 +31,7 @@ def predict(
     import torch
 
     from ridgeformer.models import load
+    from ridgeformer.models import predict as run
     from ridgeformer.models import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
 
@@ -35,7 +40,9 @@ def predict(
     prompt = Prompt.load(prompts)
     loaded.check(prompt)
     parts = [
-        read_trajectory(loaded, part).predictions if trajectory else loaded(part)[None]
+        read_trajectory(loaded, part, steps=steps).predictions
+        if trajectory
+        else run(loaded, part, steps=steps)[None]
         for part in files.batches(prompt, "predicting", loaded.cost(prompt))
     ]
     files.write(out, torch.cat(parts, dim=1), trajectory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from math import inf
 from typing import Any
 
@@ -60,17 +60,49 @@ class Certificate:
     absolute_error: float | None
     options: dict[str, Any] = field(default_factory=dict)
     """What the solver was made with besides `precondition` and `interval`."""
+    looped: bool = False
+    """Whether the number of steps is chosen when the model is run; `steps` is then the largest."""
 
     def to_dict(self) -> dict[str, Any]:
-        values = asdict(self)
-        return values if self.options else {n: v for n, v in values.items() if n != "options"}
+        optional = {"options", "looped"}
+        return {n: v for n, v in asdict(self).items() if v or n not in optional}
 
     @staticmethod
     def from_dict(values: Any) -> Certificate:
         names = {entry.name for entry in fields(Certificate)}
-        if not isinstance(values, dict) or not names - {"options"} <= set(values) <= names:
+        if (
+            not isinstance(values, dict)
+            or not names - {"options", "looped"} <= set(values) <= names
+        ):
             raise Refusal("config.json has no complete certificate: compile the model again.")
         return Certificate(**values)
+
+    def at(self, steps: int | None) -> Certificate:
+        """The certificate for the number of steps that a caller asks for; what it does not serve is
+        refused. Only a looped model leaves the choice.
+
+        A relative error that exceeds the usual one grows in proportion to the steps.
+        """
+        if not self.looped:
+            if steps is not None:
+                raise Refusal(
+                    f"The model has no loop and always takes {counted(self.steps, 'step')}: leave `steps` "
+                    "out, or compile with `looped=True`."
+                )
+            return self
+        if steps is None:
+            raise Refusal(
+                f"The model has a loop: choose `steps`, how often it runs, from 1 to {self.steps:,}."
+            )
+        if not 1 <= steps <= self.steps:
+            raise Refusal(
+                f"`steps` is {steps:,}, outside the 1 to {self.steps:,} for which the model is certified: "
+                "compile with a larger `steps`."
+            )
+        error = self.relative_error
+        if error is not None:
+            error = max(PROMISE[self.dtype][0], error * steps / self.steps)
+        return replace(self, steps=steps, looped=False, relative_error=error)
 
     @property
     def slack(self) -> float:
@@ -173,6 +205,8 @@ class Certificate:
             chosen.insert(0, f"{self.precondition} preconditioner")
         solver = self.solver + (f" ({', '.join(chosen)})" if chosen else "")
         steps = counted(self.steps, "step")
+        if self.looped:
+            steps = f"1 to {steps}, a loop,"
         return f"{steps} of {solver} on the {kernel}, in {self.space} space"
 
     def domain(self) -> list[str]:
@@ -210,8 +244,11 @@ class Certificate:
         to = "the largest prediction"
         if self.attention == "softmax" and kernel_from(self.kernel).logits() is None:
             to += " or, if that is larger, to the domain's largest dot product times Σ|α_i|"
+        every = "every step"
+        if self.looped and self.relative_error > PROMISE[self.dtype][0]:
+            every = f"the last of {self.steps:,} steps, and earlier ones in proportion,"
         return (
-            f"every step within {self.relative_error:g} of the solver, relative to {to}, or "
+            f"{every} within {self.relative_error:g} of the solver, relative to {to}, or "
             f"{self.round_off_factor:g} times the solver's own round-off"
         )
 
@@ -252,7 +289,7 @@ def certify(
         kernel=job.kernel.to_dict(),
         attention=attention,
         space=space,
-        steps=program.steps,
+        steps=job.steps,
         features=job.features,
         outputs=job.outputs,
         dtype=job.dtype,
@@ -269,6 +306,7 @@ def certify(
         round_off_factor=round_off_factor,
         absolute_error=absolute_error if absolute_error != inf else None,
         options=solver_options(job.solver),
+        looped=job.looped,
     )
 
 

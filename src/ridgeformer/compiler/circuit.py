@@ -15,6 +15,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from ridgeformer.compiler.loop import Loop
+
 Place = Literal["data", "aggregator", "everywhere"]
 """Where a cell is filled: `data` is the support and query tokens, which share their channels."""
 PLACES: tuple[Place, ...] = get_args(Place)
@@ -240,6 +242,8 @@ class Circuit:
     """The dead cell whose channels a cell continues in, by adding the difference."""
     silence: float = 1.0
     """What silences a neuron of a plain MLP at the tokens that it is not for."""
+    loop: Loop | None = None
+    """The blocks that are repeated, if any are."""
 
     @property
     def flags(self) -> tuple[Cell, Cell, Cell]:

@@ -9,24 +9,32 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
+from ridgeformer.compiler.unroll import unrolled_sites
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edits, Record, Transformer
 from ridgeformer.types import Trajectory
 
 
 def trajectory(
-    model: CompiledModel, prompt: Prompt, *, states: bool = False, edits: Edits = ()
+    model: CompiledModel,
+    prompt: Prompt,
+    *,
+    steps: int | None = None,
+    states: bool = False,
+    edits: Edits = (),
 ) -> Trajectory:
     """The prediction after each step, as the query tokens hold it at that step's site.
 
-    `states=True` reads each state vector (alpha and what else the solver keeps, in the units of the
+    A looped model runs as many steps as `steps` says. `states=True` reads each state vector (alpha and what else the solver keeps, in the units of the
     model) at the support tokens of a dual model. `edits` are applied on the way, for ablations.
     """
+    loops = model.loops(steps)
     model.certificate.check(prompt)
-    sites = model.sites
+    sites = unrolled_sites(model.sites, model.transformer.config, loops)
     kept = sites["states"] if states and model.certificate.space == "dual" else {}
     entries = [*sites["predictions"], *(entry for line in kept.values() for entry in line)]
-    values_at = recorded(model.transformer, prompt, (entry["site"] for entry in entries), edits)
+    places = (entry["site"] for entry in entries)
+    values_at = recorded(model.transformer, prompt, places, edits, loops)
     k = prompt.supports
 
     def read(entry: dict[str, Any], tokens: slice) -> Tensor:
@@ -45,26 +53,35 @@ def trajectory(
     return Trajectory(predictions, f"compiled {model.certificate.solver}", values)
 
 
-def residual_stream(model: CompiledModel, prompt: Prompt) -> Tensor:
-    """The whole stream, [1 + 2·layers, batch, n, d_model]: the embedding, then every sublayer."""
+def residual_stream(model: CompiledModel, prompt: Prompt, *, steps: int | None = None) -> Tensor:
+    """The whole stream, [1 + 2·layers, batch, n, d_model]: the embedding, then every sublayer.
+
+    A looped model runs as many steps as `steps` says, and each pass has layers of its own here.
+    """
+    loops = model.loops(steps)
     model.certificate.check(prompt)
-    return torch.stack(list(streams(model.transformer, prompt).values()))
+    return torch.stack(list(streams(model.transformer, prompt, loops).values()))
 
 
-def streams(transformer: Transformer, prompt: Prompt) -> dict[str, Tensor]:
+def streams(transformer: Transformer, prompt: Prompt, loops: int = 1) -> dict[str, Tensor]:
     """The residual stream by site, [batch, n, d_model], in the order of the layers."""
     names = ["embed"]
-    for layer in range(transformer.config.n_layers):
+    for layer in range(len(transformer.config.applied(loops))):
         names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
-    values = recorded(transformer, prompt, names)
+    values = recorded(transformer, prompt, names, loops=loops)
     return {name: values[name] for name in names}
 
 
 def recorded(
-    transformer: Transformer, prompt: Prompt, sites: Iterable[str], edits: Edits = ()
+    transformer: Transformer,
+    prompt: Prompt,
+    sites: Iterable[str],
+    edits: Edits = (),
+    loops: int = 1,
 ) -> dict[str, Tensor]:
     """The values at some sites of a transformer that reads the tokens of compiled models."""
     record = Record.of(sites)
     with torch.inference_mode():
-        transformer.residual_stream(prompt.tokens(), prompt.supports + 1, [*edits, record])
+        tokens, context = prompt.tokens(), prompt.supports + 1
+        transformer.residual_stream(tokens, context, [*edits, record], loops=loops)
     return record.values

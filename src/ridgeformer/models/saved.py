@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from jaxtyping import Float
+from torch import Tensor
+
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.models import compiled
 from ridgeformer.models.trained import lens
@@ -27,15 +30,37 @@ def load(directory: str | Path) -> Model:
     )
 
 
+def predict(
+    model: Model, prompt: Prompt, *, steps: int | None = None
+) -> Float[Tensor, "batch q r"]:
+    """Predictions of a compiled or trained model; a looped one runs as many steps as `steps` says."""
+    if isinstance(model, CompiledModel):
+        return model.predict(prompt, steps)
+    check_no_steps(steps)
+    return model.predict(prompt)
+
+
+def check_no_steps(steps: int | None) -> None:
+    if steps is not None:
+        raise Refusal("A trained model has no steps to choose, only its layers: leave `steps` out.")
+
+
 def trajectory(
-    model: Model, prompt: Prompt, *, states: bool = False, edits: Edits = ()
+    model: Model,
+    prompt: Prompt,
+    *,
+    steps: int | None = None,
+    states: bool = False,
+    edits: Edits = (),
 ) -> Trajectory:
     """Predictions after each step of a compiled model, or after each layer of a trained one.
 
-    `states=True` also reads the state vectors of a compiled solver; `edits` are applied on the way.
+    A looped model runs as many steps as `steps` says. `states=True` also reads the state vectors of a
+    compiled solver; `edits` are applied on the way.
     """
     if isinstance(model, CompiledModel):
-        return compiled.trajectory(model, prompt, states=states, edits=edits)
+        return compiled.trajectory(model, prompt, steps=steps, states=states, edits=edits)
+    check_no_steps(steps)
     if states:
         raise Refusal("Nothing says where a trained model keeps states: probe it instead.")
     return lens(model, prompt, edits=edits)

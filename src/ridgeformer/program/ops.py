@@ -126,7 +126,28 @@ class Hold:
     hi: float
 
 
-Op = Target | Diagonal | RowSums | MatVec | Dot | Combine | Multiply | Clamp | Invert | Unit | Hold
+@dataclass(frozen=True)
+class Carried:
+    """out = what the last pass of a loop left of a variable, or before the first pass its start"""
+
+    out: Channel
+    variable: str
+
+
+Op = (
+    Target
+    | Diagonal
+    | RowSums
+    | MatVec
+    | Dot
+    | Combine
+    | Multiply
+    | Clamp
+    | Invert
+    | Unit
+    | Hold
+    | Carried
+)
 
 
 def inputs(op: Op) -> tuple[Channel, ...]:
@@ -236,3 +257,5 @@ def describe(op: Op) -> str:
             return f"about {x}^(-1/2)"
         case Hold(x=x, lo=lo):
             return f"{x} if {x} > {lo:.3g} else 0"
+        case Carried(variable=variable):
+            return f"{variable} of the last pass"

@@ -68,6 +68,9 @@ class Traced:
     def __sub__(self, other: Traced | float) -> Traced:
         return self + -1.0 * other
 
+    def __rsub__(self, other: float) -> Traced:
+        return -1.0 * self + other
+
     __radd__, __rmul__ = __add__, __mul__
 
 

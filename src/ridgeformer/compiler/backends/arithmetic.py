@@ -135,12 +135,20 @@ class TokenArithmetic(Lowering):
         return self.bent(x, [-1.0, -1.0], [hi, lo], [-a, 1 + a], name, linear=x)
 
     def inverse(
-        self, x: Form, lo: float, hi: float, name: str, early: Form = (), not_before: int = 0
+        self,
+        x: Form,
+        lo: float,
+        hi: float,
+        name: str,
+        early: Form = (),
+        not_before: int = 0,
+        tokens: frozenset[Token] = ALL,
     ) -> tuple[Form, Form]:
         """1/x for x in [lo, hi] as a product of two: the table's guess corrected by `Reciprocal`, and
         its last factor, with which a consumer can multiply first what it has already.
 
-        The table is constant outside its range, so it may read x before it was clamped (`early`).
+        The table is constant outside its range, so it may read x before it was clamped (`early`). At
+        other tokens than those named, the guess is 0 and so is the inverse.
         """
         correction, width = reciprocal_table(lo, hi), x[0].width
 
@@ -152,7 +160,7 @@ class TokenArithmetic(Lowering):
             return whole(cell)
 
         ends = (0.98 / hi, 1.02 / lo)
-        guess = self.table(early or x, correction.table, name, not_before)
+        guess = self.table(early or x, correction.table, name, not_before, tokens)
         self.multiplier.know(guess, *ends)
         z = whole(guess)
         e = store(self.s.common(), [(-1.0, z, x)], "1 − x·z", -0.02, 0.02)

@@ -11,7 +11,7 @@ from ridgeformer.compiler.certificate import QUERY_ROOM, Certificate, certify
 from ridgeformer.compiler.circuit import Circuit
 from ridgeformer.compiler.job import Job
 from ridgeformer.compiler.targets import LinearAttention
-from ridgeformer.program import Program, Space, largest, largest_vector, trace
+from ridgeformer.program import Program, Space, largest, largest_vector
 from ridgeformer.program.ranges import Bounds
 from ridgeformer.types import Refusal
 
@@ -47,7 +47,7 @@ class LinearBackend(Backend):
         return "feature" if self.causal else "dual"
 
     def trace(self) -> Program:
-        return trace(
+        return self.job.trace(
             self.job.solver,
             steps=self.job.steps,
             ridge=self.job.needed_ridge,

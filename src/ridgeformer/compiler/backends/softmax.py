@@ -21,8 +21,10 @@ from dataclasses import dataclass, field
 from ridgeformer.compiler.backends.arithmetic import Sum, TokenArithmetic
 from ridgeformer.compiler.circuit import (
     AGGREGATOR,
+    ALL,
     SUPPORT,
     Cell,
+    Circuit,
     Form,
     Output,
     Role,
@@ -35,10 +37,12 @@ from ridgeformer.compiler.circuit import (
 )
 from ridgeformer.kernels import Logits
 from ridgeformer.program import ops
-from ridgeformer.program.ops import Channel, Op, Program
+from ridgeformer.program.ops import Channel, Kind, Op, Program
 from ridgeformer.program.ranges import Bounds
 from ridgeformer.program.tables import unit_table
 from ridgeformer.types import Refusal
+
+CONTEXT = SUPPORT | AGGREGATOR
 
 
 class RowSum:
@@ -68,6 +72,8 @@ class SoftmaxLowering(TokenArithmetic):
         self.once: dict[str, Cell] = {}
         """What is computed once, from the data alone, by name."""
         self.last_step, self.smooths = 0, False
+        self.vector_tokens = ALL
+        """Where the linear part of a variable is written."""
 
     # ------------------------------------------------------------------ the heads
 
@@ -195,6 +201,7 @@ class SoftmaxLowering(TokenArithmetic):
             not_before=not_before,
             fine=fine,
             variable=variable,
+            tokens=ALL if variable is None else self.vector_tokens,
         )
 
     def form(self, channel: Channel) -> Form:
@@ -213,9 +220,13 @@ class SoftmaxLowering(TokenArithmetic):
     def silence(self) -> float:
         return self.multiplier.gate
 
-    def run(self, program: Program) -> None:
+    def circuit(self, program: Program) -> Circuit:
         self.last_step, self.smooths = program.steps, program.smooths
-        super().run(program)
+        if program.normalised:
+            # A query has a row sum too, for which no step length was chosen: an iterate of its own could
+            # grow from step to step until it overflows. Written at the context alone, it stays at 0.
+            self.vector_tokens = CONTEXT
+        return super().circuit(program)
 
     def perform(self, op: Op) -> None:
         self.values[op.out] = self.lower(op)
@@ -255,11 +266,14 @@ class SoftmaxLowering(TokenArithmetic):
                     return Sum(whole(self.inverse_row_sum()))
                 form = self.form(x)
                 early = self.unclamped.get(form[0].cell, ())
-                return Sum((), ((1.0, self.inverse(form, lo, hi, out.name, early)),))
+                inverse = self.inverse(form, lo, hi, out.name, early, tokens=CONTEXT)
+                return Sum((), ((1.0, inverse),))
             case ops.Unit(x=x, lo=lo, hi=hi):
                 return self.unit(x, lo, hi)
             case ops.Hold(x=x, lo=lo, hi=hi):
                 return Sum(whole(self.hold(self.form(x), lo, hi, "rho")))
+            case ops.Carried():
+                raise AssertionError("what a loop carries is read off its cell")
 
     def dot(self, u: Form, v: Form, name: str) -> Sum:
         """uᵀv: products within the tokens, then their mean everywhere, times the count.
@@ -281,16 +295,15 @@ class SoftmaxLowering(TokenArithmetic):
 
         Not at queries, whose residuals do not vanish and would grow with every change of unit.
         """
-        tokens = SUPPORT | AGGREGATOR
         value, count = self.values[x], self.once.get("k+1")
         assert isinstance(value, Sum)
         if value.factors is None or count is None or whole(count) not in value.factors[1]:
-            return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c", tokens=tokens)))
+            return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c", tokens=CONTEXT)))
         most = self.max_supports + 1.0
         (mean,) = (factor for factor in value.factors[1] if factor != whole(count))
         table = unit_table(1.0, most)
         root = self.kept("c of k+1", lambda: self.table(whole(count), table, "c of k+1"))
-        other = self.table(mean, unit_table(lo / most, hi), "c", tokens=tokens)
+        other = self.table(mean, unit_table(lo / most, hi), "c", tokens=CONTEXT)
         return Sum((), ((1.0, (whole(other), whole(root))),))
 
     def multiply(self, a: Channel, b: Channel) -> Sum:
@@ -310,6 +323,25 @@ class SoftmaxLowering(TokenArithmetic):
             products.append((coefficient, (*factors, value.linear)))
         return Sum(linear, tuple(products))
 
+    def cell(self, kind: Kind, name: str, written: int) -> Cell:
+        return self.s.new(name, "everywhere", self.outputs, written, variable=name)
+
+    def adopt(self, channel: Channel, cell: Cell) -> None:
+        self.values[channel] = Sum(whole(cell))
+
+    def settle(self, channel: Channel, name: str) -> Cell:
+        value = self.values[channel]
+        assert isinstance(value, Sum)
+        cell = self.store(value, name, name)
+        self.values[channel] = Sum(whole(cell))
+        return cell
+
+    def known_range(self, channel: Channel) -> tuple[float, float]:
+        return self.bounds[channel]
+
+    def fit(self, alpha: Cell, bound: tuple[float, float]) -> Cell:
+        return self.store(self.matvec(whole(alpha), "f/D", alpha.variable, bound), "f")
+
     def keep(self, channel: Channel, step: int, variable: str) -> None:
         value = self.values[channel]
         assert isinstance(value, Sum)
@@ -328,10 +360,10 @@ class SoftmaxLowering(TokenArithmetic):
         if self.smooths:
             self.read(step, None, self.smooth(whole(alpha)))
             return
-        value = self.matvec(whole(alpha), "f/D", alpha.variable, bound)
         if not self.ratio_sites:
-            self.read(step, None, self.store(value, "f"))
+            self.read(step, None, self.fit(alpha, bound))
             return
+        value = self.matvec(whole(alpha), "f/D", alpha.variable, bound)
         o, w = value.rows[0].cell, self.inverse_row_sum()
         if step < self.last_step:
             self.s.kept.add(w)
