@@ -18,7 +18,13 @@ def compile(
     solver: o.SolverName,
     features: Annotated[int, typer.Option(help="Feature dimension p.")],
     out: Annotated[Path, typer.Option(help="Directory for the saved model.")],
-    steps: Annotated[int | None, typer.Option(help="Number of solver steps T.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Number of solver steps T; with --looped, the largest T.")
+    ] = None,
+    looped: Annotated[
+        bool,
+        typer.Option("--looped", help="Hold one step, repeated as often as predict --steps says."),
+    ] = False,
     ridge: Annotated[float | None, typer.Option(help="The ridge λ > 0.")] = None,
     attention: Annotated[
         Literal["linear", "softmax"], typer.Option(help="Kind of attention.")
@@ -43,6 +49,8 @@ def compile(
 
     Softmax attention: compile SOLVER --attention softmax --kernel KERNEL --mlp reglu --features 4
     --steps 8 --ridge 0.5 --max-norm 2 --max-supports 64 --out model
+
+    One step, looped:  compile SOLVER --looped --features 8 --ridge 1 --max-eigenvalue 99 --out model
     """
     from ridgeformer.cli import choices
     from ridgeformer.compiler import compile as compile_solver
@@ -59,17 +67,18 @@ def compile(
         choices.chosen_target(attention, mlp),
     )
     method = choices.make_solver(solver, asked)
-    if steps is None and not method.smooths:
+    if steps is None and not method.smooths and not looped:
         raise Refusal(f"--steps is needed for {solver}: the number of its iterations.")
     model = compile_solver(
         method,
         features=features,
         outputs=outputs,
-        steps=1 if steps is None else steps,
+        steps=steps,
         ridge=ridge,
         kernel=choices.make_kernel(kernel, asked),
         dtype=dtype,
         to=choices.make_target(attention, mlp, asked),
+        looped=looped,
     )
     model.save(out, force)
     typer.echo(f"{out}: {summary(model)}")
@@ -101,8 +110,12 @@ def summary(model: CompiledModel) -> str:
         certified = "; too narrow to certify an error: raise --mlp-width for a promise"
     p = certificate.features
     kept = "p" if size["kept features"] == p else f"{size['kept features']} of {p}"
+    steps = f"{certificate.steps} steps in {size['layers']} layers"
+    if certificate.looped:
+        each = counted(int(size["layers per step"]), "layer")
+        steps = f"1 to {certificate.steps:,} steps of {each} each, {size['layers']} layers in all"
     return (
-        f"{certificate.solver}, {certificate.steps} steps in {size['layers']} layers, "
+        f"{certificate.solver}, {steps}, "
         f"d_model {size['d_model']} ({kept} + {size['beyond features']}), {counted(size['heads'], 'head')} of "
         f"{size['d_head']}, d_mlp {size['d_mlp']}, {size['parameters']:,} parameters{certified}."
     )

@@ -14,6 +14,10 @@ def predict(
     model: o.Model,
     prompts: o.Prompts,
     out: o.Out,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="How many steps a looped model runs; other models leave no choice."),
+    ] = None,
     trajectory: Annotated[
         bool,
         typer.Option(
@@ -32,6 +36,7 @@ def predict(
 
     from ridgeformer.compiler import CompiledModel
     from ridgeformer.models import load
+    from ridgeformer.models import predict as run
     from ridgeformer.models import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
 
@@ -43,10 +48,10 @@ def predict(
 
     def predicted(part: Prompt) -> torch.Tensor:
         if trajectory:
-            return read_trajectory(loaded, part, prefixes=prefixes).predictions
+            return read_trajectory(loaded, part, steps=steps, prefixes=prefixes).predictions
         if isinstance(loaded, CompiledModel) and prefixes:
-            return loaded.predict_prefixes(part)[None]
-        return loaded(part)[None]
+            return loaded.predict_prefixes(part, steps=steps)[None]
+        return run(loaded, part, steps=steps)[None]
 
     batches = files.batches(prompt, "predicting", loaded.cost(prompt))
     found = torch.cat([predicted(part) for part in batches], dim=1)

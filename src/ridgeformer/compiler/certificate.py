@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from math import inf
 from typing import Any
 
@@ -24,7 +24,7 @@ SLACK = {"float64": 1e-9, "float32": 1e-5}
 QUERY_ROOM = 1e6
 """Queries may be this many times as long as the largest singular value of the supports."""
 
-OPTIONAL = ("options", "every_prefix")
+OPTIONAL = ("options", "every_prefix", "looped")
 """Entries that older files lack, and that are left out where they say nothing."""
 
 PROMISE = {"float64": (1e-9, 100.0), "float32": (1e-3, 100.0)}
@@ -69,6 +69,8 @@ class Certificate:
     every_prefix: bool = False
     """Whether each x of the tokens x₁, (x₁, y₁), x₂, … is predicted from the pairs before it. The domain
     is then that of the prompt with all of its prefixes, and the promise is for each of them."""
+    looped: bool = False
+    """Whether the number of steps is chosen when the model is run; `steps` is then the largest."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: v for name, v in asdict(self).items() if v or name not in OPTIONAL}
@@ -79,6 +81,33 @@ class Certificate:
         if not isinstance(values, dict) or not names - {*OPTIONAL} <= set(values) <= names:
             raise Refusal("config.json has no complete certificate: compile the model again.")
         return Certificate(**values)
+
+    def at(self, steps: int | None) -> Certificate:
+        """The certificate for the number of steps that a caller asks for; what it does not serve is
+        refused. Only a looped model leaves the choice.
+
+        A relative error that exceeds the usual one grows in proportion to the steps.
+        """
+        if not self.looped:
+            if steps is not None:
+                raise Refusal(
+                    f"The model has no loop and always takes {counted(self.steps, 'step')}: leave `steps` "
+                    "out, or compile with `looped=True`."
+                )
+            return self
+        if steps is None:
+            raise Refusal(
+                f"The model has a loop: choose `steps`, how often it runs, from 1 to {self.steps:,}."
+            )
+        if not 1 <= steps <= self.steps:
+            raise Refusal(
+                f"`steps` is {steps:,}, outside the 1 to {self.steps:,} for which the model is certified: "
+                "compile with a larger `steps`."
+            )
+        error = self.relative_error
+        if error is not None:
+            error = max(PROMISE[self.dtype][0], error * steps / self.steps)
+        return replace(self, steps=steps, looped=False, relative_error=error)
 
     @property
     def slack(self) -> float:
@@ -201,6 +230,8 @@ class Certificate:
             chosen.insert(0, f"{self.precondition} preconditioner")
         solver = self.solver + (f" ({', '.join(chosen)})" if chosen else "")
         steps = counted(self.steps, "step")
+        if self.looped:
+            steps = f"1 to {steps}, a loop,"
         where = f"in {self.space} space" + (", at every prefix" if self.every_prefix else "")
         return f"{steps} of {solver} on the {kernel}, {where}"
 
@@ -239,8 +270,11 @@ class Certificate:
         to = "the largest prediction" + (" from that prefix" if self.every_prefix else "")
         if self.attention == "softmax" and kernel_from(self.kernel).logits() is None:
             to += " or, if that is larger, to the domain's largest dot product times Σ|α_i|"
+        every = "every step"
+        if self.looped and self.relative_error > PROMISE[self.dtype][0]:
+            every = f"the last of {self.steps:,} steps, and earlier ones in proportion,"
         return (
-            f"every step within {self.relative_error:g} of the solver, relative to {to}, or "
+            f"{every} within {self.relative_error:g} of the solver, relative to {to}, or "
             f"{self.round_off_factor:g} times the solver's own round-off"
         )
 
@@ -287,7 +321,7 @@ def certify(
         kernel=job.kernel.to_dict(),
         attention=attention,
         space=space,
-        steps=program.steps,
+        steps=job.steps,
         features=job.features,
         outputs=job.outputs,
         dtype=job.dtype,
@@ -304,6 +338,7 @@ def certify(
         round_off_factor=round_off_factor,
         absolute_error=absolute_error if absolute_error != inf else None,
         options=solver_options(job.solver),
+        looped=job.looped,
     )
 
 

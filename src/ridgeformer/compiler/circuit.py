@@ -15,6 +15,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from ridgeformer.compiler.loop import Loop
+
 Place = Literal["data", "aggregator", "everywhere"]
 """Where a cell is filled: `data` is the support and query tokens, which share their channels."""
 PLACES: tuple[Place, ...] = get_args(Place)
@@ -260,6 +262,8 @@ class Circuit:
     registers: Mapping[Cell, np.ndarray] = field(default_factory=dict)
     """What the model's registers hold in some cells, [registers, width]. A register carries the flag
     of the aggregator."""
+    loop: Loop | None = None
+    """The blocks that are repeated, if any are."""
 
     @property
     def flags(self) -> tuple[Cell, Cell, Cell]:

@@ -10,12 +10,15 @@ from ridgeformer.compiler.backends.linear_attention import LinearBackend
 from ridgeformer.compiler.backends.softmax_attention import softmax_backend
 from ridgeformer.compiler.compiled import CompiledModel
 from ridgeformer.compiler.job import Dtype, Job
-from ridgeformer.compiler.passes import assemble, describe, erase, place, reuse
+from ridgeformer.compiler.passes import assemble, describe, erase, make_way, place, reuse, tie
 from ridgeformer.compiler.targets import LinearAttention, SoftmaxAttention, Target
 from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.program import ranges
 from ridgeformer.solvers import Solver
 from ridgeformer.types import Refusal
+
+LONGEST_LOOP = 10_000
+"""How many steps a looped model serves if nothing is said."""
 
 
 def compile(
@@ -23,23 +26,29 @@ def compile(
     *,
     features: int,
     to: Target,
-    steps: int = 1,
+    steps: int | None = None,
     ridge: float | None = None,
     outputs: int = 1,
     kernel: Kernel | None = None,
     dtype: Dtype = "float64",
+    looped: bool = False,
 ) -> CompiledModel:
     """A transformer of the kind that `to` names, which runs `steps` steps of the solver.
 
     It solves (K + λI)α = y for λ = `ridge` and any prompt of `features` features and `outputs` outputs
-    inside the domain of the target. A smoother needs neither `steps` nor `ridge`.
+    inside the domain of the target. A smoother needs neither `steps` nor `ridge`. With `looped=True` the
+    model holds one step, which is repeated as often as a caller of `predict` says, up to `steps` times.
     """
-    job = Job(solver, kernel or DEFAULT_KERNEL, features, outputs, steps, ridge, dtype)
+    if steps is None:
+        steps = LONGEST_LOOP if looped else 1
+    job = Job(solver, kernel or DEFAULT_KERNEL, features, outputs, steps, ridge, dtype, looped)
     backend = backend_for(job, to)  # refuses what the target cannot do
     program = backend.trace()  # the recurrence as operations on vectors and scalars
     bounds = ranges(program)  # how large each of its values can become
     circuit = backend.lower(program, bounds)  # heads and neurons, as early as their inputs allow
+    circuit = make_way(circuit)  # in a loop, new values must not meet the old ones
     circuit = reuse(circuit)  # values continue in the channels of those that they replace
+    circuit = tie(circuit)  # a pass leaves its variables where it found them
     circuit = erase(circuit)  # channels are cleared after their last reader
     placement = place(circuit)  # a channel for each value
     transformer = assemble(
@@ -70,12 +79,14 @@ def backend_for(job: Job, to: Target) -> Backend:
 
 def size_report(model: CompiledModel) -> dict[str, Any]:
     """The numbers that describe a compiled model's size."""
-    config, steps = model.transformer.config, model.certificate.steps
+    config = model.transformer.config
+    first, stop = config.loop or (0, config.n_layers)
+    steps = 1 if model.certificate.looped else model.certificate.steps
     projection = model.certificate.kernel.get("projection")
     kept = model.certificate.features if projection is None else len(projection)
     return {
         "layers": config.n_layers,
-        "layers per step": config.n_layers / steps,
+        "layers per step": (stop - first) / steps,
         "d_model": config.d_model,
         "kept features": kept,
         "beyond features": config.d_model - kept,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ridgeformer.compiler.certificate import Certificate
 from ridgeformer.compiler.circuit import Place, Role
+from ridgeformer.compiler.unroll import unrolled_sites, unrolled_transformer
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Transformer, load, save
 from ridgeformer.types import Refusal
@@ -40,7 +41,8 @@ class CompiledModel:
     transformer: Transformer
     certificate: Certificate
     sites: dict[str, Any]
-    """Where each iterate and state is read, and what each layer does; see docs/format.md."""
+    """Where each iterate and state is read, and what each layer does; see docs/format.md. Those of a
+    looped model have a period; `unrolled` has an entry for every step."""
 
     def heads(self, role: Role | None = None) -> list[HeadSite]:
         """The heads in order of their layers, or those of one role, such as `matvec`."""
@@ -83,20 +85,27 @@ class CompiledModel:
         context = 2 * prompt.supports if self.certificate.every_prefix else prompt.supports + 1
         return context + prompt.phi_query.shape[1]
 
-    def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """The transformer's predictions; a prompt outside the certified domain is refused."""
+    def predict(self, prompt: Prompt, steps: int | None = None) -> Float[Tensor, "batch q r"]:
+        """The transformer's predictions; a prompt outside the certified domain is refused.
+
+        A looped model runs as many steps as `steps` says; no other model leaves the choice.
+        """
+        loops = self.loops(steps)
         self.certificate.check(prompt)
         with torch.inference_mode():
-            return self.transformer(*self.sequence(prompt))  # type: ignore[no-any-return]
+            return self.transformer(*self.sequence(prompt), loops=loops)  # type: ignore[no-any-return]
 
-    def predict_prefixes(self, prompt: Prompt) -> Float[Tensor, "batch xs r"]:
+    def predict_prefixes(
+        self, prompt: Prompt, *, steps: int | None = None
+    ) -> Float[Tensor, "batch xs r"]:
         """Predictions at x₁ … x_k, each from the pairs before it, and then at the queries, in one pass.
 
         Entry i, up to i = k, is predicted from the first i pairs: these entries are the learning curve.
         """
+        loops = self.loops(steps)
         self.certificate.check(prompt)
         with torch.inference_mode():
-            stream = self.transformer.residual_stream(*self.sequence(prompt))
+            stream = self.transformer.residual_stream(*self.sequence(prompt), loops=loops)
             return self.transformer.readout(stream[:, self.every_x(prompt)])
 
     def every_x(self, prompt: Prompt) -> Tensor:
@@ -108,6 +117,19 @@ class CompiledModel:
             )
         k, n = prompt.supports, self.cost(prompt)
         return torch.cat([torch.arange(0, 2 * k, 2), torch.arange(2 * k, n)])
+
+    def loops(self, steps: int | None) -> int:
+        """How often the transformer's loop is run for so many steps; refuses what is not certified."""
+        certificate = self.certificate.at(steps)
+        return certificate.steps if self.certificate.looped else 1
+
+    def unrolled(self, steps: int) -> CompiledModel:
+        """An ordinary model that takes that many steps of a looped one, for whatever reads layers."""
+        return CompiledModel(
+            unrolled_transformer(self.transformer, self.loops(steps)),
+            self.certificate.at(steps),
+            unrolled_sites(self.sites, self.transformer.config, steps),
+        )
 
     def save(self, directory: str | Path, force: bool = False) -> None:
         extra = {"certificate": self.certificate.to_dict(), "sites": self.sites}
@@ -121,9 +143,9 @@ class CompiledModel:
         certificate = Certificate.from_dict(config["certificate"])
         return CompiledModel(transformer, certificate, config["sites"])
 
-    def __call__(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+    def __call__(self, prompt: Prompt, steps: int | None = None) -> Float[Tensor, "batch q r"]:
         """The same as `predict`."""
-        return self.predict(prompt)
+        return self.predict(prompt, steps)
 
     def __repr__(self) -> str:
         return f"CompiledModel: {self.certificate.description()}\n  weights  {self.transformer!r}"

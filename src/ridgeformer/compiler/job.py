@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from ridgeformer.kernels import Kernel
+from ridgeformer.program import Program, trace, trace_loop
 from ridgeformer.solvers import Solver
 from ridgeformer.types import Refusal
 
@@ -21,6 +23,8 @@ class Job:
     steps: int
     ridge: float | None
     dtype: Dtype
+    looped: bool = False
+    """Whether one step is compiled, to be repeated as often as a caller says; `steps` is then the most."""
 
     def __post_init__(self) -> None:
         for name in ("features", "outputs", "steps"):
@@ -31,6 +35,11 @@ class Job:
             raise Refusal(
                 f"`interval` must be two numbers 0 < LO < HI, got {interval[0]} {interval[1]}."
             )
+
+    @property
+    def trace(self) -> Callable[..., Program]:
+        """How the solver is traced: all steps, or one for a loop."""
+        return trace_loop if self.looped else trace
 
     @property
     def needed_ridge(self) -> float:

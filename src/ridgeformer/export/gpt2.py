@@ -99,6 +99,8 @@ def prefix_mask(supports: int, queries: int, dtype: torch.dtype) -> Float[Tensor
 
 def check_holdable(config: TransformerConfig) -> None:
     """Refuses a model that GPT-2's architecture cannot compute."""
+    if config.loop is not None:
+        raise Refusal("GPT-2 applies every block once and cannot hold a loop: write it out first.")
     odd = [f"{name} {seen}" for name in NEEDED if (seen := getattr(config, name)) != NEEDED[name]]
     if odd:
         raise Refusal(

@@ -2,4 +2,4 @@
 
 from ridgeformer.models.compiled import residual_stream
 from ridgeformer.models.reference import reference
-from ridgeformer.models.saved import Model, load, trajectory
+from ridgeformer.models.saved import Model, load, predict, trajectory

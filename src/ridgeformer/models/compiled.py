@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
+from ridgeformer.compiler.unroll import unrolled_sites
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edits, Record, Transformer
 from ridgeformer.types import Trajectory
@@ -18,24 +19,28 @@ def trajectory(
     model: CompiledModel,
     prompt: Prompt,
     *,
+    steps: int | None = None,
     states: bool = False,
     prefixes: bool = False,
     edits: Edits = (),
 ) -> Trajectory:
     """The prediction after each step, as the query tokens hold it at that step's site.
 
-    `states=True` reads each state vector (alpha and what else the solver keeps, in the units of the
-    model) at the support tokens of a dual model. `prefixes=True` reads predictions at every x, as
-    `model.predict_prefixes` does. `edits` are applied on the way, for ablations.
+    A looped model runs as many steps as `steps` says. `states=True` reads each state vector (alpha
+    and what else the solver keeps, in the units of the model) at the support tokens of a dual model.
+    `prefixes=True` reads predictions at every x, as `model.predict_prefixes` does. `edits` are applied
+    on the way, for ablations.
     """
+    loops = model.loops(steps)
     model.certificate.check(prompt)
-    sites = model.sites
+    sites = unrolled_sites(model.sites, model.transformer.config, loops)
     kept = sites["states"] if states and model.certificate.space == "dual" else {}
     entries = [*sites["predictions"], *(entry for line in kept.values() for entry in line)]
     tokens, context = sequence = model.sequence(prompt)
     queries = model.every_x(prompt) if prefixes else torch.arange(context, tokens.shape[1])
     first = model.transformer.config.n_registers
-    values_at = recorded(model.transformer, sequence, (entry["site"] for entry in entries), edits)
+    places = (entry["site"] for entry in entries)
+    values_at = recorded(model.transformer, sequence, places, edits, loops)
 
     def read(entry: dict[str, Any], tokens: Tensor) -> Tensor:
         stream = values_at[str(entry["site"])]
@@ -68,33 +73,39 @@ def early_exit(
         return stream
 
 
-def residual_stream(model: CompiledModel, prompt: Prompt) -> Tensor:
+def residual_stream(model: CompiledModel, prompt: Prompt, *, steps: int | None = None) -> Tensor:
     """The whole stream, [1 + 2·layers, batch, n, d_model]: the embedding, then every sublayer.
 
-    Its rows are the registers, where the model has any, and then the tokens.
+    Its rows are the registers, where the model has any, and then the tokens. A looped model runs as
+    many steps as `steps` says, and each pass has layers of its own here.
     """
+    loops = model.loops(steps)
     model.certificate.check(prompt)
-    return torch.stack(list(streams(model.transformer, model.sequence(prompt)).values()))
+    return torch.stack(list(streams(model.transformer, model.sequence(prompt), loops).values()))
 
 
 Sequence = tuple[Tensor, int]
 """The tokens, and how many of them are context."""
 
 
-def streams(transformer: Transformer, sequence: Sequence) -> dict[str, Tensor]:
+def streams(transformer: Transformer, sequence: Sequence, loops: int = 1) -> dict[str, Tensor]:
     """The residual stream by site, [batch, n, d_model], in the order of the layers."""
     names = ["embed"]
-    for layer in range(transformer.config.n_layers):
+    for layer in range(len(transformer.config.applied(loops))):
         names += [f"blocks.{layer}.resid_mid", f"blocks.{layer}.resid_post"]
-    values = recorded(transformer, sequence, names)
+    values = recorded(transformer, sequence, names, loops=loops)
     return {name: values[name] for name in names}
 
 
 def recorded(
-    transformer: Transformer, sequence: Sequence, sites: Iterable[str], edits: Edits = ()
+    transformer: Transformer,
+    sequence: Sequence,
+    sites: Iterable[str],
+    edits: Edits = (),
+    loops: int = 1,
 ) -> dict[str, Tensor]:
     """The values at some sites of a transformer that reads the tokens of compiled models."""
     record = Record.of(sites)
     with torch.inference_mode():
-        transformer.residual_stream(*sequence, [*edits, record])
+        transformer.residual_stream(*sequence, [*edits, record], loops=loops)
     return record.values

@@ -11,13 +11,18 @@ from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal, Trajectory
 
 
-def reference(model: CompiledModel, prompt: Prompt, *, states: bool = False) -> Trajectory:
-    """What the model should compute: its solver, with its kernel, ridge and tuning, on the prompt."""
+def reference(
+    model: CompiledModel, prompt: Prompt, *, steps: int | None = None, states: bool = False
+) -> Trajectory:
+    """What the model should compute: its solver, with its kernel, ridge and tuning, on the prompt.
+
+    `steps` is that of `predict`, for a looped model.
+    """
     solver = solver_of(model)
     return solve(
         solver,
         prompt,
-        steps=model.certificate.steps,
+        steps=model.certificate.at(steps).steps,
         ridge=1.0 if solver.smooths else ridge_of(model),  # a smoother reads none
         kernel=kernel_of(model),
         interval=None if solver.smooths else interval_of(model),

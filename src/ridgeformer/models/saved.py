@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from jaxtyping import Float
+from torch import Tensor
+
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.models import compiled
 from ridgeformer.models.trained import lens
@@ -27,22 +30,41 @@ def load(directory: str | Path) -> Model:
     )
 
 
+def predict(
+    model: Model, prompt: Prompt, *, steps: int | None = None
+) -> Float[Tensor, "batch q r"]:
+    """Predictions of a compiled or trained model; a looped one runs as many steps as `steps` says."""
+    if isinstance(model, CompiledModel):
+        return model.predict(prompt, steps)
+    check_no_steps(steps)
+    return model.predict(prompt)
+
+
+def check_no_steps(steps: int | None) -> None:
+    if steps is not None:
+        raise Refusal("A trained model has no steps to choose, only its layers: leave `steps` out.")
+
+
 def trajectory(
     model: Model,
     prompt: Prompt,
     *,
+    steps: int | None = None,
     states: bool = False,
     prefixes: bool = False,
     edits: Edits = (),
 ) -> Trajectory:
     """Predictions after each step of a compiled model, or after each layer of a trained one.
 
-    `states=True` also reads the state vectors of a compiled solver. `prefixes=True` reads a model that
-    solves every prefix at x₁ … x_k, each predicted from the pairs before it, and then at the queries.
-    `edits` are applied on the way.
+    A looped model runs as many steps as `steps` says. `states=True` also reads the state vectors of a
+    compiled solver. `prefixes=True` reads a model that solves every prefix at x₁ … x_k, each predicted
+    from the pairs before it, and then at the queries. `edits` are applied on the way.
     """
     if isinstance(model, CompiledModel):
-        return compiled.trajectory(model, prompt, states=states, prefixes=prefixes, edits=edits)
+        return compiled.trajectory(
+            model, prompt, steps=steps, states=states, prefixes=prefixes, edits=edits
+        )
+    check_no_steps(steps)
     if prefixes:
         raise Refusal("A trained model is read at the queries alone: leave `prefixes=True` out.")
     if states:

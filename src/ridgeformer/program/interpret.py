@@ -2,37 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.program import ops
+from ridgeformer.program.looped import LoopedProgram, Variable
 from ridgeformer.program.ops import Channel, Op, Program
 from ridgeformer.program.tables import unit_table
 from ridgeformer.solvers import EagerMachine
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal, Trajectory
 
+Values = dict[Channel, Tensor]
+
 
 def interpret(
-    program: Program, prompt: Prompt, kernel: Kernel | None = None, check: bool = False
+    program: Program,
+    prompt: Prompt,
+    kernel: Kernel | None = None,
+    check: bool = False,
+    steps: int | None = None,
 ) -> Trajectory:
-    """The program's predictions after each step. `check=True` refuses a stated bound that fails."""
+    """The program's predictions after each step. `check=True` refuses a stated bound that fails.
+
+    A program with a loop makes as many passes as `steps` says.
+    """
     machine = EagerMachine(prompt, kernel or DEFAULT_KERNEL, program.ridge)
-    values: dict[Channel, Tensor] = {}
-    for op in program.ops:
-        values[op.out] = evaluate(op, values, machine)
-        if check and isinstance(op, ops.Clamp):
-            check_bounds(op, values[op.x])
+
+    def carry_out(operations: Iterable[Op], known: Values) -> Values:
+        values = dict(known)
+        for op in operations:
+            values[op.out] = evaluate(op, values, machine)
+            if check and isinstance(op, ops.Clamp):
+                check_bounds(op, values[op.x])
+        return values
+
+    if isinstance(program, LoopedProgram):
+        once = carry_out(program.ops[: program.before], {})
+        found = {v.carried: start(v, once, machine) for v in program.variables}
+        alphas = [found[program.alpha.carried]]
+        for _ in range(passes(program, steps)):
+            values = carry_out(program.ops[program.before :], once | found)
+            found = {v.carried: values[v.end] for v in program.variables}
+            alphas.append(found[program.alpha.carried])
+    else:
+        values = carry_out(program.ops, {})
+        states = [state["alpha"] for state in program.states]
+        alphas = [machine.zeros() if alpha is None else values[alpha] for alpha in states]
     read = machine.smooth if program.smooths else machine.predict
-    predictions = [
-        read(machine.zeros() if state["alpha"] is None else values[state["alpha"]])
-        for state in program.states
-    ]
-    return Trajectory(torch.stack(predictions), f"{program.solver} program")
+    return Trajectory(torch.stack([read(alpha) for alpha in alphas]), f"{program.solver} program")
 
 
-def evaluate(op: Op, values: dict[Channel, Tensor], machine: EagerMachine) -> Tensor:
+def start(variable: Variable, values: Values, machine: EagerMachine) -> Tensor:
+    """What the first pass of a loop finds."""
+    if isinstance(variable.start, Channel):
+        return values[variable.start]
+    zeros = machine.zeros()
+    return (zeros if variable.carried.kind == "vector" else zeros[:, :1]) + variable.start
+
+
+def passes(program: LoopedProgram, steps: int | None) -> int:
+    if steps is None or not 0 <= steps <= program.most_steps:
+        raise Refusal(
+            f"The program is a loop: `steps` must be between 0 and {program.most_steps:,}, got {steps}."
+        )
+    return steps
+
+
+def evaluate(op: Op, values: Values, machine: EagerMachine) -> Tensor:
     match op:
         case ops.Target():
             return machine.target()
@@ -67,6 +107,8 @@ def evaluate(op: Op, values: dict[Channel, Tensor], machine: EagerMachine) -> Te
         case ops.Apply(operator=operator, v=v, key=key):
             first = None if key is None else values[key]
             return machine.apply(values[operator], values[v], first)
+        case ops.Carried(out=out):
+            return values[out]
 
 
 def check_bounds(op: ops.Clamp, x: Tensor) -> None:

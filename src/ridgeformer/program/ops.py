@@ -154,9 +154,17 @@ class Apply:
     key: Channel | None
 
 
+@dataclass(frozen=True)
+class Carried:
+    """out = what the last pass of a loop left of a variable, or before the first pass its start"""
+
+    out: Channel
+    variable: str
+
+
 Op = (
     Target | Diagonal | RowSums | MatVec | Dot | Combine | Multiply | Clamp | Invert | Unit | Hold
-    | Identity | Product | Apply
+    | Identity | Product | Apply | Carried
 )  # fmt: skip
 
 
@@ -280,3 +288,5 @@ def describe(op: Op) -> str:
             return f"{left} A {right}" if key is None else f"{left} A {key} {right}"
         case Apply(operator=operator, v=v, key=key):
             return f"{operator} {v}" if key is None else f"{key} {operator} {v}"
+        case Carried(variable=variable):
+            return f"{variable} of the last pass"

@@ -10,8 +10,10 @@ from __future__ import annotations
 from math import inf, prod
 
 from ridgeformer.program import ops
+from ridgeformer.program.looped import LoopedProgram, Variable
 from ridgeformer.program.ops import Channel, Op, Program, inputs
 from ridgeformer.program.tables import unit_table
+from ridgeformer.types import Refusal
 
 Range = tuple[float, float]
 Bounds = dict[Channel, Range]
@@ -19,14 +21,52 @@ Bounds = dict[Channel, Range]
 
 def ranges(program: Program) -> Bounds:
     """An interval for each scalar and token, and (−n, n) for a vector or operator of norm at most n."""
+    if isinstance(program, LoopedProgram):
+        return ranges_of_loop(program)
+    return inferred(program, {})
+
+
+def inferred(program: Program, carried: Bounds) -> Bounds:
+    """The ranges that follow from those of the carried channels."""
     bounds: Bounds = {}
     for op in program.ops:
-        low, high = infer(op, bounds, program)
+        low, high = carried[op.out] if op.out in carried else infer(op, bounds, program)
         if op.out in program.norms:
             norm = program.norms[op.out]
             low, high = max(low, -norm), min(high, norm)
         bounds[op.out] = (low, high)
     return bounds
+
+
+def ranges_of_loop(program: LoopedProgram) -> Bounds:
+    """Ranges that hold in every pass.
+
+    At first nothing is known of what a pass finds. Whatever follows for what it leaves holds together
+    with the start for what the next pass finds; so each round is true, and knows more than the last.
+    """
+    carried: Bounds = {v.carried: (-inf, inf) for v in program.variables}
+    for _ in program.variables:
+        bounds = inferred(program, carried)
+        carried = {
+            v.carried: hull(start_range(v, bounds), bounds[v.end]) for v in program.variables
+        }
+    for variable in program.variables:
+        if inf in map(abs, carried[variable.carried]):
+            raise Refusal(
+                f"{program.solver} cannot be looped: nothing bounds {variable.name} over the steps; "
+                "state a bound with m.bound."
+            )
+    return inferred(program, carried)
+
+
+def start_range(variable: Variable, bounds: Bounds) -> Range:
+    if isinstance(variable.start, float):
+        return variable.start, variable.start
+    return bounds[variable.start]
+
+
+def hull(a: Range, b: Range) -> Range:
+    return min(a[0], b[0]), max(a[1], b[1])
 
 
 def largest(program: Program, bounds: Bounds) -> float:
@@ -63,13 +103,13 @@ def infer(op: Op, bounds: Bounds, program: Program) -> Range:
         case ops.MatVec(v=v):
             return scale(bounds[v], program.max_eigenvalue)
         case ops.Dot(u=u, v=v):
-            most = max(map(abs, bounds[u])) * max(map(abs, bounds[v]))
+            most = times(max(map(abs, bounds[u])), max(map(abs, bounds[v])))
             return (0.0 if u == v else -most), most
         case ops.Combine(terms=terms, constant=constant):
             parts = [scale(bounds[channel], c) for c, channel in terms]
             return constant + sum(lo for lo, _ in parts), constant + sum(hi for _, hi in parts)
         case ops.Multiply(a=a, b=b):
-            corners = [x * y for x in bounds[a] for y in bounds[b]]
+            corners = [times(x, y) for x in bounds[a] for y in bounds[b]]
             return min(corners), max(corners)
         case ops.Clamp(lo=lo, hi=hi):
             return lo, hi
@@ -86,7 +126,13 @@ def infer(op: Op, bounds: Bounds, program: Program) -> Range:
             largest = program.ridge + program.max_eigenvalue if isinstance(op, ops.Product) else 1.0
             norm = largest * prod(bounds[channel][1] for channel in inputs(op))
             return -norm, norm
-    return -inf, inf
+        case ops.Carried():
+            raise AssertionError("what a loop carries is known before its pass")
+
+
+def times(x: float, y: float) -> float:
+    """x·y, where 0 times anything is 0."""
+    return 0.0 if x == 0.0 or y == 0.0 else x * y
 
 
 def scale(interval: Range, factor: float) -> Range:

@@ -71,6 +71,9 @@ class Traced:
     def __sub__(self, other: Traced | float) -> Traced:
         return self + -1.0 * other
 
+    def __rsub__(self, other: float) -> Traced:
+        return -1.0 * self + other
+
     __radd__, __rmul__ = __add__, __mul__
 
 
@@ -220,8 +223,8 @@ class TracingMachine(Machine):
         if not self.scope.operators:
             raise Refusal(
                 "its state is a polynomial in the kernel matrix, which tokens hold together only where "
-                "linear attention lets each of them read all supports: use `to=LinearAttention(…)` "
-                "without `causal=True`."
+                "linear attention lets each of them read all supports, and not in a loop: use "
+                "`to=LinearAttention(…)` without `causal=True` and `looped=True`."
             )
         return self.traced(ops.Identity, "operator", "I")
 

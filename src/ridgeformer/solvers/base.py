@@ -36,7 +36,14 @@ class Solver(ABC):
 
     @abstractmethod
     def step(self, m: Machine, s: State, t: int) -> State:
-        """The state after step t, counted from 1."""
+        """The state after step t, counted from 1.
+
+        A step that does not read t, but in bounds, can be repeated by a loop.
+        """
+
+    def loop_start(self, m: Machine) -> State:
+        """The state before the first pass of a loop, all of whose passes are the same step."""
+        return self.init(m)
 
     def predict(self, m: EagerMachine, s: State) -> Value:
         """Predictions at the queries."""
@@ -72,7 +79,7 @@ def solve(
     kept = {}
     if states:
         kept = {
-            name: torch.stack([getattr(s, name) for s in history])
+            name: torch.stack([v for s in history if (v := getattr(s, name)) is not None])
             for name, value in state._asdict().items()
             if all(isinstance(getattr(s, name), torch.Tensor) for s in history)
             and value.shape == prompt.y.shape

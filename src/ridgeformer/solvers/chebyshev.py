@@ -12,9 +12,11 @@ from ridgeformer.solvers.richardson import preconditioned
 
 class ChebyshevState(NamedTuple):
     alpha: Value
-    previous: Value
+    previous: Value | None
+    """α_{t−1}; None before the first step."""
     inverse: Value | None
-    omega: float
+    divisor: Value
+    """1/ω of the coming step. A number, unless a loop has to work it out pass by pass."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +32,32 @@ class Chebyshev(Solver):
 
     def init(self, m: Machine) -> ChebyshevState:
         inverse = m.inverse_preconditioner(self.precondition)
-        return ChebyshevState(m.zeros(), m.zeros(), inverse, 1.0)
+        # ω₁ = 1, ω₂ = 1/(1 − ρ²/2), ω_{t+1} = 1/(1 − ω_t ρ²/4). With the general rule ω₂ follows from
+        # ω₁ = 2, and a first step with ω₁ = 2 is right if it comes from the iterate that it leads to.
+        return ChebyshevState(m.zeros(), None, inverse, 0.5)
+
+    def loop_start(self, m: Machine) -> ChebyshevState:
+        s = self.init(m)
+        return s._replace(previous=s.alpha + self.correction(m, s))
 
     def step(self, m: Machine, s: ChebyshevState, t: int) -> ChebyshevState:
-        lo, hi = self.interval or m.interval(self.precondition)
-        centre, rho = (hi + lo) / 2, (hi - lo) / (hi + lo)
-        # ω₁ = 1, ω₂ = 1/(1 − ρ²/2), ω_{t+1} = 1/(1 − ω_t ρ²/4): the second is not the general case.
-        if t == 1:
-            omega = 1.0
-        elif t == 2:
-            omega = 1 / (1 - rho**2 / 2)
-        else:
-            omega = 1 / (1 - s.omega * rho**2 / 4)
-        step = (1 / centre) * preconditioned(m.target() - m.matvec(s.alpha), s.inverse)
+        rho = self.centre_and_radius(m)[1]
+        correction = self.correction(m, s)
+        previous = s.alpha + correction if s.previous is None else s.previous
+        omega = m.reciprocal_within(s.divisor, lambda: (0.5, 1.0), "1 ≤ ω ≤ 2")
         alpha = m.bound(
-            s.previous + omega * (s.alpha - s.previous + step),
+            previous + omega * (s.alpha - previous + correction),
             lambda: 2 * m.solution_norm(),
             "the residual polynomial stays within 1 on the interval",
         )
-        return ChebyshevState(alpha, s.alpha, s.inverse, omega)
+        return ChebyshevState(alpha, s.alpha, s.inverse, 1 - rho**2 / 4 * omega)
+
+    def centre_and_radius(self, m: Machine) -> tuple[float, float]:
+        """The centre of the interval, and its half-width in units of that."""
+        lo, hi = self.interval or m.interval(self.precondition)
+        return (hi + lo) / 2, (hi - lo) / (hi + lo)
+
+    def correction(self, m: Machine, s: ChebyshevState) -> Value:
+        """P⁻¹(y − Aα)/c"""
+        residual = preconditioned(m.target() - m.matvec(s.alpha), s.inverse)
+        return (1 / self.centre_and_radius(m)[0]) * residual

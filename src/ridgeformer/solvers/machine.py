@@ -120,6 +120,12 @@ class Machine(ABC):
     def bound(self, v: Value, norm: Callable[[], float], why: str) -> Value:
         """v, with a bound on its Euclidean norm, or on a scalar's size, that holds by a theorem."""
 
+    def reciprocal_within(self, x: Value, bounds: Bounds, why: str) -> Value:
+        """1/x for a scalar x that lies within positive bounds by a theorem, or for a number x."""
+        if isinstance(x, (int, float)):
+            return 1 / x
+        return self.reciprocal(self.assume(x, bounds, why))
+
     def solution_norm(self) -> float:
         """‖y‖/λ, a bound on ‖α*‖, and on ‖α*‖_A/√λ."""
         return self.target_norm()[1] / self.ridge

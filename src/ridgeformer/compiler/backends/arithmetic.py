@@ -135,13 +135,21 @@ class TokenArithmetic(Lowering):
         return self.bent(x, [-1.0, -1.0], [hi, lo], [-a, 1 + a], name, linear=x)
 
     def inverse(
-        self, x: Form, lo: float, hi: float, name: str, early: Form = (), not_before: int = 0
+        self,
+        x: Form,
+        lo: float,
+        hi: float,
+        name: str,
+        early: Form = (),
+        not_before: int = 0,
+        tokens: frozenset[Token] = ALL,
     ) -> tuple[Form, Form]:
         """1/x for x in [lo, hi] as a product of two factors.
 
         They are the table's guess as corrected by `Reciprocal`, and the last factor of that
         correction, which a consumer can first multiply with what it already has. The table is
-        constant outside its range, so it may read x before it is clamped (`early`).
+        constant outside its range, so it may read x before it is clamped (`early`). At tokens that
+        are not named, the guess is 0 and so is the inverse.
         """
         correction, width = reciprocal_table(lo, hi), x[0].width
 
@@ -153,7 +161,7 @@ class TokenArithmetic(Lowering):
             return whole(cell)
 
         ends = (0.98 / hi, 1.02 / lo)
-        guess = self.table(early or x, correction.table, name, not_before)
+        guess = self.table(early or x, correction.table, name, not_before, tokens)
         self.multiplier.know(guess, *ends)
         z = whole(guess)
         e = store(self.s.common(), [(-1.0, z, x)], "1 − x·z", -0.02, 0.02)

@@ -13,6 +13,7 @@ from ridgeformer.compiler.circuit import (
     Form,
     LinearWrite,
     Part,
+    Place,
     ProductWrite,
     form_key,
     is_cell,
@@ -20,6 +21,7 @@ from ridgeformer.compiler.circuit import (
     scaled,
     whole,
 )
+from ridgeformer.program.ops import Kind
 from ridgeformer.program.tables import reciprocal_table
 from ridgeformer.types import Refusal
 
@@ -28,6 +30,10 @@ from ridgeformer.types import Refusal
 class DualLowering(FactorLowering):
     fits: dict[object, Cell] = field(default_factory=dict)
     """K v for the forms v whose product is in the stream; at a query, a fit is a prediction."""
+
+    def cell(self, kind: Kind, name: str, written: int) -> Cell:
+        place: Place = "data" if kind == "vector" else "aggregator"
+        return self.s.new(name, place, self.outputs, written, variable=name)
 
     def target(self) -> Form:
         return whole(self.y)

@@ -20,6 +20,7 @@ from ridgeformer.compiler.circuit import (
     Form,
     LinearWrite,
     added,
+    is_cell,
     scaled,
     whole,
 )
@@ -129,6 +130,22 @@ class FactorLowering(Lowering):
             early = tuple(f for f in value if f not in late)
             self.values[channel] = (self.merge(early, variable), *late)
 
+    def adopt(self, channel: Channel, cell: Cell) -> None:
+        self.values[channel] = Vector(whole(cell)) if channel.kind == "vector" else (cell,)
+
+    def settle(self, channel: Channel, name: str) -> Cell:
+        value = self.values[channel]
+        if not isinstance(value, Vector):
+            return self.scalar(channel)
+        if not value.scaled and not value.gated and is_cell(value.linear):
+            return value.linear[0].cell
+        cell = self.store(value, name, name)
+        self.values[channel] = Vector(whole(cell))
+        return cell
+
+    def fit(self, alpha: Cell, bound: tuple[float, float]) -> Cell:
+        return self.predict(Vector(whole(alpha)), alpha)
+
     def lower(self, op: Op) -> Vector | Scalar | Diagonal:
         match op:
             case ops.Target():
@@ -163,6 +180,8 @@ class FactorLowering(Lowering):
                 return (gadgets.hold(self.s, self.scalar(x), lo, hi, "rho"),)
             case ops.Identity() | ops.Product() | ops.Apply():
                 raise AssertionError("polynomials in A have a lowering of their own")
+            case ops.Carried():
+                raise AssertionError("what a loop carries is read off its cell")
 
     def combine(self, op: ops.Combine) -> Vector | Scalar | Diagonal:
         if op.out.kind == "scalar":

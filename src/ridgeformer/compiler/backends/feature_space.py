@@ -13,11 +13,16 @@ from dataclasses import dataclass
 from ridgeformer.compiler.backends import gadgets
 from ridgeformer.compiler.backends.factors import Diagonal, FactorLowering, Vector
 from ridgeformer.compiler.circuit import AGGREGATOR, Cell, Form, Output, piece, scaled, whole
+from ridgeformer.program.ops import Kind
 from ridgeformer.types import Refusal
 
 
 @dataclass
 class FeatureLowering(FactorLowering):
+    def cell(self, kind: Kind, name: str, written: int) -> Cell:
+        width = self.features * self.outputs if kind == "vector" else self.outputs
+        return self.s.new(name, "aggregator", width, written, variable=name)
+
     def target(self) -> Form:
         """Φᵀy at the aggregator: q = 1, k_i = y_i, v_i = φ_i."""
         phi, y = whole(self.phi), whole(self.y)
@@ -67,8 +72,9 @@ class FeatureLowering(FactorLowering):
         time = self.s.attention_time(
             [vector.linear, *(f for _, (a, b), v in terms for f in (a, b, v))]
         )
-        if len(terms) == 1 and not vector.linear:
-            # A mere change of unit waits a layer, until the old direction's p channels are free.
+        if len(terms) == 1 and not vector.linear and not self.looped:
+            # A mere change of unit waits a layer, until the old direction's p channels are free; in a
+            # loop the next pass would have to wait with it.
             time += 2
         out = self.s.new(name, "aggregator", width, time, variable=variable)
         if vector.linear:

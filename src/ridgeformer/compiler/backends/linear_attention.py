@@ -12,7 +12,7 @@ from ridgeformer.compiler.certificate import QUERY_ROOM, Certificate, certify
 from ridgeformer.compiler.circuit import Circuit
 from ridgeformer.compiler.job import Job
 from ridgeformer.compiler.targets import LinearAttention
-from ridgeformer.program import Program, Scope, Space, largest, largest_vector, trace
+from ridgeformer.program import Program, Scope, Space, largest, largest_vector
 from ridgeformer.program.ranges import Bounds
 from ridgeformer.types import Refusal
 
@@ -48,14 +48,14 @@ class LinearBackend(Backend):
         return "feature" if self.causal else "dual"
 
     def trace(self) -> Program:
-        return trace(
+        return self.job.trace(
             self.job.solver,
             steps=self.job.steps,
             ridge=self.job.needed_ridge,
             max_eigenvalue=self.target.max_eigenvalue,
             dtype=self.job.dtype,
             space=self.space,
-            scope=Scope(operators=not self.causal),
+            scope=Scope(operators=not self.causal and not self.job.looped),
         )
 
     def lower(self, program: Program, bounds: Bounds) -> Circuit:

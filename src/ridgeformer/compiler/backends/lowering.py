@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from ridgeformer.compiler.backends.features import token_features
+from ridgeformer.compiler.backends.looped import looped_circuit
 from ridgeformer.compiler.circuit import START, Builder, Cell, Circuit, Place, Readout
 from ridgeformer.kernels import FeatureMap
-from ridgeformer.program.ops import Channel, Op, Program
+from ridgeformer.program import LoopedProgram
+from ridgeformer.program.ops import Channel, Kind, Op, Program
 from ridgeformer.types import Refusal
 
 
@@ -24,6 +27,8 @@ class Lowering(ABC):
     place: Place = "data"
     """Where the inputs live."""
     s: Builder = field(default_factory=Builder)
+    looped: bool = False
+    """Whether what is lowered is one pass of a loop, which ends when its last value is there."""
 
     def __post_init__(self) -> None:
         self.raw = self.s.new("φ", self.place, self.features, START)
@@ -41,11 +46,33 @@ class Lowering(ABC):
     def keep(self, channel: Channel, step: int, variable: str) -> None:
         """Stores a state variable, and reads predictions off each iterate."""
 
+    def cell(self, kind: Kind, name: str, written: int) -> Cell:
+        """A cell for a value of that kind, which a loop carries."""
+        raise no_loop()
+
+    def adopt(self, channel: Channel, cell: Cell) -> None:
+        """Reads the channel off a cell."""
+        raise no_loop()
+
+    def settle(self, channel: Channel, name: str) -> Cell:
+        """The cell that holds the channel; it is stored if it is not yet."""
+        raise no_loop()
+
+    def fit(self, alpha: Cell, bound: tuple[float, float]) -> Cell:
+        """The prediction at the queries from an iterate that is there."""
+        raise no_loop()
+
+    def known_range(self, channel: Channel) -> tuple[float, float]:
+        """The range of a channel, where the lowering needs it."""
+        return -inf, inf
+
     def silence(self) -> float:
         """The number that silences a neuron of a plain MLP at the tokens where it must not act."""
         return 1.0
 
     def circuit(self, program: Program) -> Circuit:
+        if isinstance(program, LoopedProgram):
+            return looped_circuit(self, program)
         self.run(program)
         self.s.readouts = complete(self.s.readouts, program)
         return self.s.circuit(self.raw, self.y, self.silence())
@@ -71,6 +98,13 @@ class Lowering(ABC):
     def read(self, step: int, variable: str | None, cell: Cell, over: Cell | None = None) -> None:
         """Notes where an iterate is read, or its prediction if `variable` is None."""
         self.s.readouts.append(Readout(step, variable, cell, over))
+
+
+def no_loop() -> Refusal:
+    return Refusal(
+        "This construction does not leave its state where it found it, so that its step cannot be "
+        "repeated: leave `looped=True` out."
+    )
 
 
 def complete(readouts: Iterable[Readout], program: Program) -> list[Readout]:

@@ -27,6 +27,7 @@ from ridgeformer.compiler.circuit import (
     LinearWrite,
     Part,
     ProductWrite,
+    Token,
     added,
     entry,
     scaled,
@@ -61,11 +62,15 @@ class Multiplier:
         not_before: int = 0,
         fine: bool = True,
         variable: str | None = None,
+        tokens: frozenset[Token] = ALL,
     ) -> Cell:
-        """linear + Σ coefficient·a·b in a new cell; `fine` if one coarse layer is not enough."""
+        """linear + Σ coefficient·a·b in a new cell; `fine` if one coarse layer is not enough.
+
+        The linear part is written at the named tokens only, if the products are exact.
+        """
         time = start(s, linear, products, not_before)
         out = s.new(name, "everywhere", width, time, variable=variable)
-        write_linear(s, time, linear, out, name)
+        write_linear(s, time, linear, out, name, tokens)
         for coefficient, a, b in products:
             for o in range(width):
                 for sign in (1.0, -1.0):
@@ -180,6 +185,7 @@ class SquareMultiplier(Multiplier):
         not_before: int = 0,
         fine: bool = True,
         variable: str | None = None,
+        tokens: frozenset[Token] = ALL,
     ) -> Cell:
         time = start(s, linear, products, not_before)
         squares = self.noted(self.squares(products, width))
@@ -259,12 +265,19 @@ def start(s: Builder, linear: Form, products: Sequence[Term], not_before: int) -
     return max(s.mlp_time([linear, *(form for _, a, b in products for form in (a, b))]), not_before)
 
 
-def write_linear(s: Builder, time: int, linear: Form, out: Cell, name: str) -> None:
+def write_linear(
+    s: Builder,
+    time: int,
+    linear: Form,
+    out: Cell,
+    name: str,
+    tokens: frozenset[Token] = ALL,
+) -> None:
     """out += linear, where a part of one channel serves every output."""
     wide = tuple(p for p in linear if p.width == out.width)
     narrow = tuple(Part(p.coefficient, p.cell, p.offset, 1) for p in linear if p.width != out.width)
     if wide:
-        s.write(LinearWrite(time, wide, out, ALL, name))
+        s.write(LinearWrite(time, wide, out, tokens, name))
     if narrow:
         for o in range(out.width):
-            s.write(LinearWrite(time, narrow, out, ALL, name, o))
+            s.write(LinearWrite(time, narrow, out, tokens, name, o))

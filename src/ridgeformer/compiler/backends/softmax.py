@@ -24,6 +24,7 @@ from ridgeformer.compiler.circuit import (
     AGGREGATOR,
     SUPPORT,
     Cell,
+    Circuit,
     Form,
     Output,
     Role,
@@ -35,9 +36,11 @@ from ridgeformer.compiler.circuit import (
 )
 from ridgeformer.kernels import Logits
 from ridgeformer.program import ops
-from ridgeformer.program.ops import Channel, Op, Program
+from ridgeformer.program.ops import Channel, Kind, Op, Program
 from ridgeformer.program.tables import unit_table
 from ridgeformer.types import Refusal
+
+CONTEXT = SUPPORT | AGGREGATOR
 
 
 class RowSum:
@@ -63,6 +66,7 @@ class SoftmaxLowering(TokenLowering):
         self.once: dict[str, Cell] = {}
         """Cells that are computed once, from the data alone, by name."""
         self.last_step, self.smooths = 0, False
+        self.scalar_tokens = CONTEXT
 
     # ------------------------------------------------------------------ the heads
 
@@ -186,9 +190,13 @@ class SoftmaxLowering(TokenLowering):
     def silence(self) -> float:
         return self.multiplier.gate
 
-    def run(self, program: Program) -> None:
+    def circuit(self, program: Program) -> Circuit:
         self.last_step, self.smooths = program.steps, program.smooths
-        super().run(program)
+        if program.normalised:
+            # A query has a row sum too, for which no step length was chosen: an iterate of its own could
+            # grow from step to step until it overflows. Written at the context alone, it stays at 0.
+            self.vector_tokens = CONTEXT
+        return super().circuit(program)
 
     def lower(self, op: Op) -> object:
         match op:
@@ -234,15 +242,14 @@ class SoftmaxLowering(TokenLowering):
         It is not written at queries, whose residuals do not vanish and would grow with every change
         of unit.
         """
-        tokens = SUPPORT | AGGREGATOR
         value, count = self.value(x), self.once.get("k+1")
         if value.factors is None or count is None or whole(count) not in value.factors[1]:
-            return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c", tokens=tokens)))
+            return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c", tokens=CONTEXT)))
         most = self.max_supports + 1.0
         (mean,) = (factor for factor in value.factors[1] if factor != whole(count))
         table = unit_table(1.0, most)
         root = self.kept("c of k+1", lambda: self.table(whole(count), table, "c of k+1"))
-        other = self.table(mean, unit_table(lo / most, hi), "c", tokens=tokens)
+        other = self.table(mean, unit_table(lo / most, hi), "c", tokens=CONTEXT)
         return Sum((), ((1.0, (whole(other), whole(root))),))
 
     def multiply(self, a: Channel, b: Channel) -> Sum:
@@ -256,15 +263,32 @@ class SoftmaxLowering(TokenLowering):
             value = Sum(self.form(b))
         return times((coefficient, factors), value)
 
+    def cell(self, kind: Kind, name: str, written: int) -> Cell:
+        return self.s.new(name, "everywhere", self.outputs, written, variable=name)
+
+    def adopt(self, channel: Channel, cell: Cell) -> None:
+        self.values[channel] = Sum(whole(cell))
+
+    def settle(self, channel: Channel, name: str) -> Cell:
+        cell = self.store(self.value(channel), name, name)
+        self.values[channel] = Sum(whole(cell))
+        return cell
+
+    def known_range(self, channel: Channel) -> tuple[float, float]:
+        return self.bounds[channel]
+
+    def fit(self, alpha: Cell, bound: tuple[float, float]) -> Cell:
+        return self.store(self.matvec(whole(alpha), "f/D", alpha.variable, bound), "f")
+
     def predict(self, alpha: Cell, step: int, bound: tuple[float, float]) -> None:
         """f = K α at the queries."""
         if self.smooths:
             self.read(step, None, self.smooth(whole(alpha)))
             return
-        value = self.matvec(whole(alpha), "f/D", alpha.variable, bound)
         if not self.ratio_sites:
-            self.read(step, None, self.store(value, "f"))
+            self.read(step, None, self.fit(alpha, bound))
             return
+        value = self.matvec(whole(alpha), "f/D", alpha.variable, bound)
         o, w = value.rows[0].cell, self.inverse_row_sum()
         if step < self.last_step:
             self.s.kept.add(w)

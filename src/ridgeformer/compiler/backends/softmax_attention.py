@@ -88,7 +88,7 @@ class ExactBackend(Backend):
         domain, target = self.domain, None
         if domain.max_target is not None:
             target = domain.max_supports**0.5 * domain.max_target
-        return trace(
+        return self.job.trace(
             self.job.solver,
             steps=steps,
             ridge=self.job.needed_ridge,
@@ -128,6 +128,12 @@ class InterpolatedBackend(ExactBackend):
     ) -> None:
         super().__init__(job, target, logits)
         self.products = products
+        if job.looped:
+            raise Refusal(
+                "Interpolated products err in every step, and how fine they must be depends on the number "
+                "of steps, which a looped model leaves open: use `products=Exact()`, or compile without "
+                "`looped`."
+            )
 
     def trace(self) -> Program:
         program = super().trace()
@@ -212,7 +218,7 @@ class DotProductBackend(Backend):
             self.logit = self.pairs.epsilon * self.longest**2
 
     def trace(self) -> Program:
-        return trace(
+        return self.job.trace(
             self.job.solver,
             steps=self.job.steps,
             ridge=self.job.needed_ridge,
@@ -254,6 +260,11 @@ class SmootherBackend(Backend):
         if target.products not in (None, Exact()):
             raise Refusal(
                 f"{job.solver.name} multiplies no targets: use `products=None` for a plain ReLU MLP."
+            )
+        if job.looped:
+            raise Refusal(
+                f"{job.solver.name} is one head, not an iteration, and there is nothing to repeat: leave "
+                "`looped` out."
             )
         if job.steps != 1:
             raise Refusal(f"{job.solver.name} is one head, not an iteration: leave `steps` out.")

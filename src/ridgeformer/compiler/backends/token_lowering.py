@@ -10,7 +10,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 
 from ridgeformer.compiler.backends.arithmetic import Product, Sum, TokenArithmetic
-from ridgeformer.compiler.circuit import Cell, Form, is_cell, whole
+from ridgeformer.compiler.circuit import ALL, Cell, Form, Token, is_cell, whole
 from ridgeformer.program import ops
 from ridgeformer.program.ops import Channel, Op
 from ridgeformer.program.ranges import Bounds
@@ -23,6 +23,10 @@ class TokenLowering(TokenArithmetic):
     """The ranges of the program's channels, with room for errors where products are interpolated."""
     values: dict[Channel, object] = field(default_factory=dict)
     unclamped: dict[Cell, Form] = field(default_factory=dict)
+    vector_tokens: frozenset[Token] = ALL
+    """Where the linear part of a variable is written."""
+    scalar_tokens: frozenset[Token] = ALL
+    """Where reciprocals are worked out."""
 
     @abstractmethod
     def predict(self, alpha: Cell, step: int, bound: tuple[float, float]) -> None:
@@ -55,6 +59,7 @@ class TokenLowering(TokenArithmetic):
             not_before=not_before,
             fine=fine,
             variable=variable,
+            tokens=ALL if variable is None else self.vector_tokens,
         )
 
     def form(self, channel: Channel) -> Form:
@@ -87,7 +92,8 @@ class TokenLowering(TokenArithmetic):
             case ops.Invert(out=out, x=x, lo=lo, hi=hi):
                 form = self.form(x)
                 early = self.unclamped.get(form[0].cell, ())
-                return Sum((), ((1.0, self.inverse(form, lo, hi, out.name, early)),))
+                inverse = self.inverse(form, lo, hi, out.name, early, tokens=self.scalar_tokens)
+                return Sum((), ((1.0, inverse),))
             case ops.Unit(x=x, lo=lo, hi=hi):
                 return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c")))
             case ops.Hold(x=x, lo=lo, hi=hi):

@@ -62,6 +62,7 @@ def assemble(
             "mask": "causal" if causal else "prefix",
             "attn_scale": 1.0,
             "dtype": dtype,
+            "loop": None if circuit.loop is None else circuit.loop.blocks,
         }
     )
     model = Transformer(config, init="zero").requires_grad_(False)

@@ -28,6 +28,8 @@ def describe(circuit: Circuit, placement: Placement, gated: bool) -> dict[str, A
             "site": site_name(readout.cell.written),
             "columns": columns[readout.cell],
         }
+        if circuit.loop is not None:
+            entry["period"] = circuit.loop.period
         if readout.over is not None:
             entry["over"] = columns[readout.over]
         if readout.scale != 1.0:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from ridgeformer.compiler.circuit import (
     PLACES,
@@ -53,10 +54,12 @@ class LiveRange:
     place: Place
     width: int
     start: int
-    stop: float = START
+    stop: float = inf
     readers: list[tuple[int, Head | ProductWrite, str]] = field(default_factory=list)
     """The times at which it is read, by what, and in which slot."""
     columns: tuple[int, ...] = ()
+    together: tuple[LiveRange, ...] = ()
+    """Other ranges that must be in the same channels, at other times."""
 
 
 class Occupants:
@@ -89,16 +92,24 @@ class Stream:
         self.range_of: dict[Cell, LiveRange] = {}
         self.live_ranges: list[LiveRange] = []
         erasures = circuit.erasures()
-        for cell in circuit.cells:  # a cell is always made after the one that it continues
-            if cell in circuit.continues:
-                live = self.range_of[circuit.continues[cell]]
-            else:
+        for cell in circuit.cells:
+            first = cell
+            while first in circuit.continues:
+                first = circuit.continues[first]
+            if first not in self.range_of:
                 # A register holds its value from the start, whenever other tokens get theirs.
-                start = START if cell in circuit.registers else cell.written
-                live = LiveRange(cell.place, cell.width, start)
-                self.live_ranges.append(live)
-            live.stop = erasures[cell]
-            self.range_of[cell] = live
+                start = START if first in circuit.registers else first.written
+                self.range_of[first] = LiveRange(first.place, first.width, start)
+                self.live_ranges.append(self.range_of[first])
+            live = self.range_of[cell] = self.range_of[first]
+            # All but the last of a chain stay until they are continued.
+            live.stop = min(live.stop, erasures[cell])
+        if circuit.loop is not None:
+            for old, new in circuit.loop.same_columns:
+                a, b = self.range_of[old], self.range_of[new]
+                if a is not b:
+                    assert a.stop < b.start, f"{old.name} is in the way of its next value"
+                    a.together, b.together = (*a.together, b), (*b.together, a)
         self.note_readers(circuit)
 
     def note_readers(self, circuit: Circuit) -> None:
@@ -121,7 +132,7 @@ class Stream:
         self.flags[flag] = (len(self.occupants),)
         column = Occupants()
         for where in PLACES:
-            column.admit(LiveRange(where, 1, START, float("inf")))
+            column.admit(LiveRange(where, 1, START, inf))
         self.occupants.append(column)
 
     def append(self, cell: Cell) -> None:
@@ -134,10 +145,11 @@ class Stream:
         for index, column in enumerate(self.occupants):
             if len(chosen) == live.width:
                 break
-            if self.admissible(live, column):
+            if all(self.admissible(one, column) for one in (live, *live.together)):
                 chosen.append(index)
         missing, first = live.width - len(chosen), len(self.occupants)
-        self.occupy(live, chosen + list(range(first, first + missing)))
+        for one in (live, *live.together):
+            self.occupy(one, chosen + list(range(first, first + missing)))
 
     def occupy(self, live: LiveRange, columns: list[int]) -> None:
         for index in columns:

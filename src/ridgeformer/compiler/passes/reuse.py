@@ -42,6 +42,7 @@ def reuse(circuit: Circuit) -> Circuit:
             and old not in circuit.kept
             and old not in continued
             and not (old.dirty and not by.dirty)
+            and (circuit.loop is None or circuit.loop.may_continue(old, by))
         )
 
     def take(cell: Cell, part: Part) -> None:

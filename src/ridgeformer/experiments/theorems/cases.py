@@ -50,10 +50,20 @@ def compiled(
     ridge: float | None = 1.0,
     kernel: Kernel | None = None,
     dtype: Dtype = "float64",
+    looped: bool = False,
 ) -> CompiledModel:
     """The solver compiled for as many features and outputs as the prompt has."""
-    shape = {"features": prompt.features, "outputs": prompt.outputs}
-    return compile(solver, to=to, steps=steps, ridge=ridge, kernel=kernel, dtype=dtype, **shape)
+    return compile(
+        solver,
+        features=prompt.features,
+        outputs=prompt.outputs,
+        to=to,
+        steps=steps,
+        ridge=ridge,
+        kernel=kernel,
+        dtype=dtype,
+        looped=looped,
+    )
 
 
 def prediction_errors(
