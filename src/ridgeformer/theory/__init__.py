@@ -38,6 +38,7 @@ from ridgeformer.theory.failure import (
     richardson_steps,
 )
 from ridgeformer.theory.feature_space import (
+    causal_support_error,
     feature_cg_prediction_bound,
     in_features,
     prefix_prompts,

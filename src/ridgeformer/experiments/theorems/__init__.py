@@ -6,6 +6,7 @@ A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 from ridgeformer.experiments.theorems import (
     depth,
     exactness,
+    feature_space,
     general,
     heads,
     knobs,
@@ -34,6 +35,8 @@ for _theorem in (
     depth.CGRate(),
     depth.FixedRates(),
     depth.ChebyshevWorstMode(),
+    feature_space.FeatureCGRate(),
+    feature_space.CausalSupports(),
     rates.RowSumRate(),
     preconditioning.DiagonalPreconditioners(),
     rates.SeveralOutputs(),
