@@ -94,6 +94,7 @@ PLANTED = [
     ("temperature", base_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
     ("sizes", size_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
     ("sizes", size_checks, "cg_linear_size", lambda f: lambda *a: more(f(*a), n_layers=1)),
+    ("sizes", size_checks, "cg_every_prefix_size", lambda f: lambda *a: more(f(*a), d_model=1)),
     ("sizes", size_checks, "cg_softmax_size", lambda f: lambda *a: more(f(*a), d_model=-1)),
     ("sizes", size_checks, "semi_iteration_size", lambda f: lambda p, r, t, **k: more(f(p, r, t, **k), d_mlp=r == 2)),
     ("size-law", general_checks, "parameters_of", lambda f: lambda *a: (f(*a)[0], f(*a)[1] + 1)),

@@ -81,6 +81,7 @@ from ridgeformer.theory.sensitivity import (
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
 from ridgeformer.theory.sizes import (
     Shape,
+    cg_every_prefix_size,
     cg_linear_size,
     cg_softmax_size,
     parameters,
