@@ -11,6 +11,7 @@ from ridgeformer.analysis import probes
 from ridgeformer.experiments.theorems import THEOREMS, Verdict
 from ridgeformer.experiments.theorems import base as base_checks
 from ridgeformer.experiments.theorems import depth as depth_checks
+from ridgeformer.experiments.theorems import feature_space as feature_checks
 from ridgeformer.experiments.theorems import general as general_checks
 from ridgeformer.experiments.theorems import heads as head_checks
 from ridgeformer.experiments.theorems import mechanism as mechanism_checks
@@ -20,6 +21,7 @@ from ridgeformer.experiments.theorems import softmax as softmax_checks
 from ridgeformer.experiments.theorems import width as width_checks
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome
 from ridgeformer.solvers import EagerMachine
+from ridgeformer.tasks import Prompt
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -68,6 +70,12 @@ def more(size, **others):
 PLANTED = [
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("cg-rate", depth_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 100),
+    ("feature-cg-rate", feature_checks, "feature_cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("feature-cg-rate", feature_checks, "feature_cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 100),
+    ("feature-cg-rate", feature_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 1.4),
+    ("feature-cg-rate", feature_checks, "prefix_prompts", lambda f: lambda p: f(Prompt(p.phi, 1.1 * p.y, p.phi_query))),
+    ("causal-supports", feature_checks, "causal_support_error", lambda f: lambda *a, **k: f(*a, **k) * 1.01),
+    ("causal-supports", feature_checks, "streams", lambda f: lambda t, s: {n: x.roll(-1, 1) for n, x in f(t, s).items()}),
     ("fixed-coefficient-rates", depth_checks, "richardson_factor", lambda f: lambda c, t: f(c, t) * 0.98**t),
     ("fixed-coefficient-rates", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(c, t + 1)),
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: 2 * f(c, t)),
@@ -86,6 +94,7 @@ PLANTED = [
     ("temperature", base_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
     ("sizes", size_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
     ("sizes", size_checks, "cg_linear_size", lambda f: lambda *a: more(f(*a), n_layers=1)),
+    ("sizes", size_checks, "cg_every_prefix_size", lambda f: lambda *a: more(f(*a), d_model=1)),
     ("sizes", size_checks, "cg_softmax_size", lambda f: lambda *a: more(f(*a), d_model=-1)),
     ("sizes", size_checks, "semi_iteration_size", lambda f: lambda p, r, t, **k: more(f(p, r, t, **k), d_mlp=r == 2)),
     ("size-law", general_checks, "parameters_of", lambda f: lambda *a: (f(*a)[0], f(*a)[1] + 1)),

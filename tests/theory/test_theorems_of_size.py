@@ -18,6 +18,7 @@ from ridgeformer.solvers import (
 )
 from ridgeformer.theory import (
     Shape,
+    cg_every_prefix_size,
     cg_linear_size,
     cg_softmax_size,
     parameters,
@@ -65,6 +66,14 @@ def test_the_law_of_cg_behind_softmax_holds(p, r, steps):
             kernel=Exponential(2.0), to=to,
         )  # fmt: skip
         check(cg_softmax_size(p, r, steps), model)
+
+
+@pytest.mark.parametrize(("p", "r", "steps"), [*SIZES[:-1], (1, 3, 3), (9, 4, 4)])
+def test_the_law_of_cg_at_every_prefix_holds(p, r, steps):
+    for ridge, top in ((1.0, 16.0), (0.03, 40.0)):
+        to = LinearAttention(top, Exact(), causal=True, every_prefix=True)
+        options = {"features": p, "outputs": r, "steps": steps, "ridge": ridge, "to": to}
+        check(cg_every_prefix_size(p, r, steps), compile(ConjugateGradient(), **options))
 
 
 @pytest.mark.parametrize("r", [1, 3])

@@ -45,6 +45,7 @@ from ridgeformer.theory.failure import (
     richardson_steps,
 )
 from ridgeformer.theory.feature_space import (
+    causal_support_error,
     feature_cg_prediction_bound,
     in_features,
     prefix_prompts,
@@ -87,6 +88,7 @@ from ridgeformer.theory.sensitivity import (
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
 from ridgeformer.theory.sizes import (
     Shape,
+    cg_every_prefix_size,
     cg_linear_size,
     cg_softmax_size,
     parameters,

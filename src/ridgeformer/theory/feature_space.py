@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
+from ridgeformer.solvers import Solver, solve
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory.depth import cg_factor, factors_of
 from ridgeformer.types import Refusal
@@ -59,3 +60,29 @@ def feature_cg_prediction_bound(
 
     weight, energy = lengths(given.phi_query.mT), lengths(given.phi.mT @ given.y)
     return factors[:, :, None, None] * weight[None, :, :, None] * energy[None, :, None, :]
+
+
+def causal_support_error(
+    solver: Solver,
+    prompt: Prompt,
+    other: Prompt,
+    *,
+    ridge: float,
+    steps: int,
+    kernel: Kernel | None = None,
+) -> Float[Tensor, "steps batch shared r"]:
+    """|α_{t,i} − α'_{t,i}|/2 of the supports that both prompts begin with, for t = 0 … steps.
+
+    Under a causal mask a support's state is the same for both, so that whatever is read off it is
+    wrong about its entry of the dual iterate by at least so much, on one of the two.
+    """
+    differs = (prompt.phi != other.phi).any(-1) | (prompt.y != other.y).any(-1)
+    shared = int((~differs).all(0).long().cumprod(0).sum())
+    if shared == 0:
+        raise Refusal("The prompts differ in their first support already: they must share it.")
+    runs = [
+        solve(solver, given, steps=steps, ridge=ridge, kernel=kernel, states=True)
+        for given in (prompt, other)
+    ]
+    first, second = (run.states["alpha"][:, :, :shared] for run in runs)
+    return (first - second).abs() / 2

@@ -50,6 +50,19 @@ def cg_softmax_size(features: int, outputs: int, steps: int) -> dict[str, int]:
     return {"n_layers": 10 * steps + 6, "d_model": features + 16 * outputs + 8, "n_heads": 2}
 
 
+def cg_every_prefix_size(features: int, outputs: int, steps: int) -> dict[str, int]:
+    """Layers, channels and heads of CG with the linear kernel, compiled to solve every prefix.
+
+    The law holds from 3 steps on.
+    """
+    return {
+        "n_layers": 9 * steps + 2,
+        "d_model": (7 * outputs + 2) * features + 8 * outputs + 3,
+        "n_heads": outputs,
+        "d_head": features,
+    }
+
+
 def semi_iteration_size(
     features: int, outputs: int, steps: int, *, remembers: bool, gated: bool
 ) -> dict[str, int]:

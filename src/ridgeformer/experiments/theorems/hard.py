@@ -61,6 +61,15 @@ def hard_modes(smallest: float, largest: float, steps: int) -> tuple[Tensor, Ten
     return extrema(smallest, largest, steps), y, signs * y
 
 
+def hard_for_feature_space(
+    smallest: float, largest: float, steps: int, batch: int, seed: int
+) -> Prompt:
+    """The same for CG in feature space: Φᵀy and φ(x) have the coordinates that y and k(x) have there."""
+    values, y, query = hard_modes(smallest, largest, steps)
+    root = values.sqrt()
+    return prompt_of_modes(values, y / root, query * root, batch, seed)
+
+
 def hard_for_outputs(smallest: float, largest: float, steps: int, outputs: int) -> Prompt:
     """The same for several outputs, each with supports of its own, so that they share nothing."""
     values, y, query = hard_modes(smallest, largest, steps)

@@ -18,6 +18,7 @@ TOP = 20.0
 """The bound on λ_max(K): no law depends on it."""
 
 PLAIN, GATED = LinearAttention(TOP), LinearAttention(TOP, products=Exact())
+EVERY_PREFIX = LinearAttention(TOP, products=Exact(), causal=True, every_prefix=True)
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Law:
     @property
     def label(self) -> str:
         attention = "linear" if isinstance(self.to, LinearAttention) else "softmax"
+        if isinstance(self.to, LinearAttention) and self.to.every_prefix:
+            attention += " (every prefix)"
         return f"{self.solver.name}, {attention} attention" + (", gated" if self.gated else "")
 
     @property
@@ -60,6 +63,7 @@ def laws() -> list[Law]:
         Law(
             ConjugateGradient(), SoftmaxAttention(1.0, 16), theory.cg_softmax_size, Exponential(1.0)
         ),
+        Law(ConjugateGradient(), EVERY_PREFIX, theory.cg_every_prefix_size, Linear()),
         fixed(GradientDescent(), PLAIN, remembers=False),
         fixed(GradientDescent(), GATED, remembers=False),
         fixed(Chebyshev(), PLAIN, remembers=True),
