@@ -193,16 +193,16 @@ class Transformer(nn.Module):
 
         Gradients, edits, hooks and parts of other classes see the full shapes.
         """
-        few = tokens.shape[0] * tokens.shape[1] < packing.LEAST_TOKENS
-        if few or not applied or not packing.only_numbers(tokens):
+        layers = set(applied)
+        if not layers or not packing.enough(tokens, self.config, len(applied) / len(layers)):
             return None
         middle = self.blocks[applied[len(applied) // 2]]
-        if not plain(middle) or packing.looks_dense(middle):
+        if not packing.only_numbers(tokens) or not plain(middle) or packing.looks_dense(middle):
             return None
-        blocks = {layer: block for layer in applied if plain(block := self.blocks[layer])}
-        if hooked(self.embed) or len(blocks) < len(set(applied)):
+        blocks = {layer: block for layer in layers if plain(block := self.blocks[layer])}
+        if hooked(self.embed) or len(blocks) < len(layers):
             return None
-        packed = packing.pack(blocks, self.config)
+        packed = packing.pack_all(blocks, self.config)
         return None if packed is None else [packed[layer] for layer in applied]
 
     def embedded(

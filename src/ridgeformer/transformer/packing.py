@@ -32,11 +32,12 @@ from ridgeformer.transformer.threads import in_threads
 if TYPE_CHECKING:
     from ridgeformer.transformer.model import MLP, Block
 
-LEAST_TOKENS = 1024
-"""Smaller batches are not packed: to look for zeros takes as long as to process a few hundred tokens."""
+LEAST_NUMBERS = 1 << 17
+"""To look for zeros in a layer takes as long as to compute about half as many numbers. A batch for which
+a layer computes fewer than these is passed through the full shapes."""
 
 WORTHWHILE = 0.5
-"""A model is packed if this share of the rows and columns of its weights remains, or less."""
+"""A model is packed if at most this share of its multiplications remains."""
 
 BLOCK_BYTES = 1 << 21
 """The stream of a block of prompts takes about so much memory. A layer works on a few of its channels,
@@ -190,6 +191,15 @@ class PackedBlock:
     attn: PackedAttention | None
     mlp: PackedMLP | None
 
+    def multiplications(self) -> int:
+        """Multiplications by weights that are left for each token."""
+        maps: list[Reads | Writes] = []
+        if self.attn is not None:
+            maps += [self.attn.project, self.attn.output]
+        if self.mlp is not None:
+            maps += [self.mlp.hidden, self.mlp.output]
+        return sum(one.W.numel() for one in maps)
+
     def apply(self, x: Tensor, context: int) -> None:
         """Changes the stream x, [d_model, prompts, tokens], as the block does."""
         flat, normed = x.flatten(1), self.block.normed
@@ -200,20 +210,11 @@ class PackedBlock:
             self.mlp.add(flat, self.block.ln2(flat.mT).mT if normed else flat)
 
 
-@dataclass(frozen=True)
-class Used:
-    """The dimensions, [n_heads, d_head], and neurons, [d_mlp], on which a block's output depends."""
+def used(block: Block) -> tuple[Tensor, Tensor, Tensor]:
+    """The dimensions of keys and of values, [n_heads, d_head], and the neurons that are not zero.
 
-    keys: Tensor
-    values: Tensor
-    neurons: Tensor
-
-    def units(self) -> int:
-        return int(self.keys.sum() + self.values.sum() + self.neurons.sum())
-
-
-def used(block: Block) -> Used:
-    """What a block uses, which its weights say: a bias alone makes a dimension or a neuron count."""
+    A dimension or a neuron that is a constant counts as one that is not zero.
+    """
     attn, mlp = block.attn, block.mlp
     q, k, v = (
         getattr(attn, f"W_{name}").any(1).logical_or_(getattr(attn, f"b_{name}")) for name in "QKV"
@@ -225,7 +226,7 @@ def used(block: Block) -> Used:
     neurons = mlp.W_in.any(0).logical_or_(mlp.b_in) & mlp.W_out.any(1)
     if mlp.kind == "reglu":
         neurons &= mlp.W_gate.any(0).logical_or_(mlp.b_gate)
-    return Used(keys & heads, values & heads, neurons)
+    return keys & heads, values & heads, neurons
 
 
 def looks_dense(block: Block) -> bool:
@@ -320,23 +321,31 @@ def only_numbers(tokens: Tensor) -> bool:
     )
 
 
-def pack(blocks: dict[int, Block], config: TransformerConfig) -> dict[int, PackedBlock] | None:
+def pack(block: Block) -> PackedBlock:
+    """The block without what is zero in it."""
+    keys, values, neurons = used(block)
+    return PackedBlock(
+        block, pack_attention(block.attn, keys, values), pack_mlp(block.mlp, neurons)
+    )
+
+
+def pack_all(blocks: dict[int, Block], config: TransformerConfig) -> dict[int, PackedBlock] | None:
     """The blocks without what is zero in them, or None if that would not save enough."""
-    most = WORTHWHILE * len(blocks) * (2 * config.n_heads * config.d_head + config.d_mlp)
-    found, units = [], 0
-    for block in blocks.values():
-        found.append(used(block))
-        units += found[-1].units()
-        if units > most:
+    neuron = 3 if config.mlp == "reglu" else 2
+    full = config.d_model * (4 * config.n_heads * config.d_head + neuron * config.d_mlp)
+    packed, left = {}, 0
+    for layer, block in blocks.items():
+        packed[layer] = pack(block)
+        left += packed[layer].multiplications()
+        if left > WORTHWHILE * full * len(blocks):
             return None
-    return {
-        layer: PackedBlock(
-            block,
-            pack_attention(block.attn, what.keys, what.values),
-            pack_mlp(block.mlp, what.neurons),
-        )
-        for (layer, block), what in zip(blocks.items(), found, strict=True)
-    }
+    return packed
+
+
+def enough(tokens: Tensor, config: TransformerConfig, repeats: float) -> bool:
+    """Whether a pass of the tokens through blocks that are applied so often may be worth a packing."""
+    each = 3 * config.n_heads * config.d_head + config.d_mlp + 2 * config.d_model
+    return tokens.shape[0] * tokens.shape[1] * each * repeats >= LEAST_NUMBERS
 
 
 def run(
