@@ -22,6 +22,7 @@ TRACED = [
     ("chebyshev", "jacobi"),
     ("cg", "none"),
     ("cg", "jacobi"),
+    ("cg-predicted", "none"),
     ("newton", "none"),
     ("gd++", "none"),
 ]
