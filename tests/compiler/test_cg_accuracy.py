@@ -9,11 +9,15 @@ from textbook import dual_predictions
 from ridgeformer.compiler import compile
 from ridgeformer.compiler.targets import LinearAttention
 from ridgeformer.models import trajectory
-from ridgeformer.solvers import ConjugateGradient
+from ridgeformer.solvers import ConjugateGradient, PredictedCG
 from ridgeformer.tasks import PrescribedSpectrum
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
+SOLVERS = pytest.mark.parametrize("solver", [ConjugateGradient(), PredictedCG()])
+COUNTS = pytest.mark.parametrize(
+    ("solver", "count"), [(ConjugateGradient(), 5), (PredictedCG(), 2)]
+)
 SHAPES = ("geometric", "uniform", "clustered")
 
 
@@ -31,25 +35,34 @@ def problems(count, batch, max_condition, seed):
         yield task, task.draw(batch, seed=index)
 
 
-def compiled(task, steps, max_condition, dtype="float64"):
+def compiled(solver, task, steps, max_condition, dtype="float64"):
     return compile(
-        ConjugateGradient(), features=task.features, outputs=task.outputs, steps=steps,
+        solver, features=task.features, outputs=task.outputs, steps=steps,
         ridge=1.0, dtype=dtype, to=LinearAttention(max_eigenvalue=max_condition - 1),
     )  # fmt: skip
 
 
-MORE = [pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)]
-
-
-@pytest.mark.parametrize("seed", [0, 1, *MORE])
-def test_every_step_equals_the_textbook(seed):
+@pytest.mark.parametrize(
+    ("solver", "seed"),
+    [
+        (ConjugateGradient(), 0),
+        (ConjugateGradient(), 1),
+        (PredictedCG(), 0),
+        *(
+            pytest.param(solver, seed, marks=pytest.mark.slow)
+            for solver in (ConjugateGradient(), PredictedCG())
+            for seed in (2, 3)
+        ),
+    ],
+)
+def test_every_step_equals_the_textbook(solver, seed):
     for task, prompt in problems(count=9, batch=8, max_condition=1e3, seed=seed):
         steps = min(task.features, 20)
-        found = trajectory(compiled(task, steps, 1e3), prompt).predictions.numpy()
+        found = trajectory(compiled(solver, task, steps, 1e3), prompt).predictions.numpy()
         assert excess(found, dual_predictions, prompt, 1.0).max() < 1, task
 
 
-def final_errors(task, prompt, max_condition, dtype):
+def final_errors(solver, task, prompt, max_condition, dtype):
     """Errors of model and textbook after 5p steps against the closed form, and round-off itself.
 
     The closed form is refined in extended precision. Round-off is what the sum φ(x)ᵀΦᵀα of p + k
@@ -59,7 +72,8 @@ def final_errors(task, prompt, max_condition, dtype):
     steps = 5 * task.features
     numpy_dtype = np.float64 if dtype == "float64" else np.float32
     prompt = prompt.to(getattr(torch, dtype))
-    found = trajectory(compiled(task, steps, max_condition, dtype), prompt).predictions.numpy()
+    model = compiled(solver, task, steps, max_condition, dtype)
+    found = trajectory(model, prompt).predictions.numpy()
     assert np.isfinite(found).all()
     textbook = dual_predictions(prompt, 1.0, steps, numpy_dtype)[-1]
     phi, y, query = (
@@ -82,9 +96,9 @@ def final_errors(task, prompt, max_condition, dtype):
     return *errors, round_off
 
 
-def check_final_errors(count, batch, max_condition, dtype, seed):
+def check_final_errors(solver, count, batch, max_condition, dtype, seed):
     found = [
-        final_errors(task, prompt, max_condition, dtype)
+        final_errors(solver, task, prompt, max_condition, dtype)
         for task, prompt in problems(count, batch, max_condition, seed)
     ]
     model, textbook, round_off = (np.concatenate(x) for x in zip(*found, strict=True))
@@ -93,15 +107,20 @@ def check_final_errors(count, batch, max_condition, dtype, seed):
     return len(model)
 
 
-def test_final_error_after_running_on_past_convergence():
-    assert check_final_errors(count=5, batch=12, max_condition=1e6, dtype="float64", seed=10) == 60
+@COUNTS
+def test_final_error_after_running_on_past_convergence(solver, count):
+    found = check_final_errors(solver, count, 12, max_condition=1e6, dtype="float64", seed=10)
+    assert found == 12 * count
 
 
-def test_final_error_in_single_precision():
-    assert check_final_errors(count=5, batch=12, max_condition=1e3, dtype="float32", seed=11) == 60
+@COUNTS
+def test_final_error_in_single_precision(solver, count):
+    found = check_final_errors(solver, count, 12, max_condition=1e3, dtype="float32", seed=11)
+    assert found == 12 * count
 
 
 @pytest.mark.slow
+@SOLVERS
 @pytest.mark.parametrize(("dtype", "max_condition"), [("float64", 1e6), ("float32", 1e3)])
-def test_final_error_on_five_hundred_problems(dtype, max_condition):
-    assert check_final_errors(50, 10, max_condition, dtype, seed=12) == 500
+def test_final_error_on_five_hundred_problems(solver, dtype, max_condition):
+    assert check_final_errors(solver, 50, 10, max_condition, dtype, seed=12) == 500

@@ -74,7 +74,8 @@ def reference(entry, prompt):
         entry.solver, prompt, steps=steps, ridge=RIDGE, kernel=kernel, interval=interval,
         states=True,
     )  # fmt: skip
-    if entry.causal and entry.solver.name == "cg":  # in feature space CG has iterates of its own
+    if entry.causal and entry.solver.name in ("cg", "cg-predicted"):
+        # In feature space CG has iterates of its own.
         if isinstance(kernel, Polynomial):
             phi, query = (tensor_features(x, kernel) for x in (prompt.phi, prompt.phi_query))
             prompt = Prompt(phi, prompt.y, query)

@@ -41,7 +41,7 @@ def excess_of(model, prompt, found):
 def solution(model, prompt):
     """The solver's predictions, in the precision of the prompt."""
     certificate = model.certificate
-    if certificate.space == "feature" and certificate.solver == "cg":
+    if certificate.space == "feature" and certificate.solver in ("cg", "cg-predicted"):
         # In feature space CG has iterates of its own.
         features = kernel_from(certificate.kernel).dot_product(prompt.features)
         prompt = Prompt(features(prompt.phi), prompt.y, features(prompt.phi_query))

@@ -8,7 +8,7 @@ from ridgeformer.kernels import Linear
 from ridgeformer.program import Scope, interpret, largest, ranges, trace
 from ridgeformer.program.interpret import evaluate
 from ridgeformer.program.ops import Clamp
-from ridgeformer.program.tables import reciprocal_table, unit_table
+from ridgeformer.program.tables import near_one, reciprocal_table, unit_table
 from ridgeformer.solvers import SOLVERS, ConjugateGradient, EagerMachine, Solver, make_solver, solve
 from ridgeformer.tasks import PrescribedSpectrum
 from ridgeformer.types import Refusal
@@ -22,6 +22,7 @@ TRACED = [
     ("chebyshev", "jacobi"),
     ("cg", "none"),
     ("cg", "jacobi"),
+    ("cg-predicted", "none"),
     ("newton", "none"),
     ("gd++", "none"),
 ]
@@ -135,3 +136,21 @@ def test_programs_read_well():
     assert "clamp(" in program.listing()
     assert "K " in program.listing()
     assert len(str(program).splitlines()) <= 10
+
+
+def test_the_reciprocal_near_one_is_exact_there_and_within_bounds_elsewhere():
+    radius, most = 1e-6, 1e4
+    hinges = near_one(radius, most)
+
+    def inverse(q):
+        bent = np.maximum(0, np.multiply.outer(q, hinges.slopes) + hinges.biases)
+        return q + (bent * hinges.weights).sum(-1)
+
+    close = 1 - np.linspace(0, radius, 999)
+    assert np.abs(close * inverse(close) - 1).max() < 1e-15
+    off = 10.0 ** np.arange(-7, -1)
+    for q in (1 + off, 1 - off):  # the square of the distance, as one step of Newton's, or less
+        assert (np.abs(q * inverse(q) - 1) < off**2 + 1e-15).all()
+    assert np.abs(inverse(np.array([0.1, 0.25])) - 4).max() < 1e-9
+    far = np.geomspace(2, most, 99)
+    assert np.abs(far * inverse(far) - 1).max() < 0.1

@@ -197,5 +197,5 @@ def growth_without_reductions(model: CompiledModel) -> tuple[float, ...]:
     """
     zero = torch.zeros(1, dtype=torch.float64)
     units = [op for op in program_of(model).ops if isinstance(op, Unit)]
-    tables = torch.cat([unit_table(op.lo, op.hi)(zero) for op in units])
+    tables = torch.cat([unit_table(op.lo, op.hi, op.power)(zero) for op in units])
     return tuple(tables.cumprod(0).tolist())

@@ -161,7 +161,7 @@ def layers_law(entry: Entry) -> str:
     few, many = (entry.compile(steps=t).transformer.config.n_layers for t in (8, 12))
     slope = (many - few) // 4
     constant = few - 8 * slope
-    return f"{slope if slope != 1 else ''}T + {constant}"
+    return f"{slope if slope != 1 else ''}T" + (f" + {constant}" if constant else "")
 
 
 def promise(model: CompiledModel) -> str:

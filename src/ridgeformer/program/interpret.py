@@ -11,7 +11,7 @@ from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.program import ops
 from ridgeformer.program.looped import LoopedProgram, Variable
 from ridgeformer.program.ops import Channel, Op, Program
-from ridgeformer.program.tables import unit_table
+from ridgeformer.program.tables import LEAST_RATIO, unit_table
 from ridgeformer.solvers import EagerMachine
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal, Trajectory
@@ -94,8 +94,11 @@ def evaluate(op: Op, values: Values, machine: EagerMachine) -> Tensor:
             return values[x].clamp(lo, hi)
         case ops.Invert(x=x, lo=lo, hi=hi):
             return 1 / values[x].clamp(lo, hi)
-        case ops.Unit(x=x, lo=lo, hi=hi):
-            return unit_table(lo, hi)(values[x])
+        case ops.InvertNear(x=x, near=near, lo=lo, hi=hi):
+            guess = values[near].clamp(lo, hi)
+            return 1 / (guess * (values[x] / guess).clamp(LEAST_RATIO, hi / lo))
+        case ops.Unit(x=x, lo=lo, hi=hi, power=power):
+            return unit_table(lo, hi, power)(values[x])
         case ops.Hold(x=x, lo=lo, hi=hi):
             rising = (values[x] - lo).clamp(min=0) * (hi / (hi - lo))
             return torch.where(values[x] < hi, rising, values[x])

@@ -108,13 +108,25 @@ class Invert:
 
 
 @dataclass(frozen=True)
+class InvertNear:
+    """out = 1/x, begun with 1/near, for near clamped to [lo, hi] and x/near to [1/4, hi/lo]"""
+
+    out: Channel
+    x: Channel
+    near: Channel
+    lo: float
+    hi: float
+
+
+@dataclass(frozen=True)
 class Unit:
-    """out ≈ x^(−1/2) by the table for [lo, hi], constant outside it"""
+    """out ≈ x^(−power) by the table for [lo, hi], constant outside it"""
 
     out: Channel
     x: Channel
     lo: float
     hi: float
+    power: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -163,8 +175,8 @@ class Carried:
 
 
 Op = (
-    Target | Diagonal | RowSums | MatVec | Dot | Combine | Multiply | Clamp | Invert | Unit | Hold
-    | Identity | Product | Apply | Carried
+    Target | Diagonal | RowSums | MatVec | Dot | Combine | Multiply | Clamp | Invert | InvertNear
+    | Unit | Hold | Identity | Product | Apply | Carried
 )  # fmt: skip
 
 
@@ -181,6 +193,8 @@ def inputs(op: Op) -> tuple[Channel, ...]:
             return (a, b)
         case Clamp(x=x) | Invert(x=x) | Unit(x=x) | Hold(x=x):
             return (x,)
+        case InvertNear(x=x, near=near):
+            return (x, near)
         case Product(left=a, right=b, key=key) | Apply(operator=a, v=b, key=key):
             return (a, b) if key is None else (a, key, b)
         case _:
@@ -278,8 +292,10 @@ def describe(op: Op) -> str:
             return f"clamp({x}, {lo:.3g}, {hi:.3g})"
         case Invert(x=x):
             return f"1 / {x}"
-        case Unit(x=x):
-            return f"about {x}^(-1/2)"
+        case InvertNear(x=x, near=near):
+            return f"1 / {x}, near 1 / {near}"
+        case Unit(x=x, power=power):
+            return f"about {x}^(-{'1/2' if power == 0.5 else f'{power:g}'})"
         case Hold(x=x, lo=lo):
             return f"{x} if {x} > {lo:.3g} else 0"
         case Identity():

@@ -12,7 +12,7 @@ from math import inf, prod
 from ridgeformer.program import ops
 from ridgeformer.program.looped import LoopedProgram, Variable
 from ridgeformer.program.ops import Channel, Op, Program, inputs
-from ridgeformer.program.tables import unit_table
+from ridgeformer.program.tables import LEAST_RATIO, unit_table
 from ridgeformer.types import Refusal
 
 Range = tuple[float, float]
@@ -115,9 +115,11 @@ def infer(op: Op, bounds: Bounds, program: Program) -> Range:
             return lo, hi
         case ops.Invert(lo=lo, hi=hi):
             return 1 / hi, 1 / lo
-        case ops.Unit(lo=lo, hi=hi):
-            table = unit_table(lo, hi)
-            return table.constant, 2 * lo**-0.5
+        case ops.InvertNear(lo=lo):
+            return 0.0, 2 / (LEAST_RATIO * lo)
+        case ops.Unit(lo=lo, hi=hi, power=power):
+            table = unit_table(lo, hi, power)
+            return table.constant, 2 * lo**-power
         case ops.Hold(x=x):
             return 0.0, max(0.0, bounds[x][1])
         case ops.Identity():

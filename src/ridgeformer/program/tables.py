@@ -26,6 +26,11 @@ FINE_RATIO, COARSE_RATIO, KNOTS = 1.15, 1.2, 88
 0.2 % to 0.4 % off, which the correction takes to round-off."""
 
 
+NEAR_RATIO, SPREAD, LEAST_RATIO = 1.1, 1.6, 0.25
+"""For 1/x from a number near x: the knot ratio of the table for that number, which leaves 0.1 %, the
+growth of the spacing of knots away from x/near = 1, and the least x/near that is inverted."""
+
+
 @dataclass(frozen=True)
 class HingeTable:
     """c + Σ w_i·relu((x_i − x)/√x_i); constant outside [first knot, last knot].
@@ -59,9 +64,9 @@ def hinge_table(
 
 
 @cache
-def unit_table(lo: float, hi: float) -> HingeTable:
-    """x^(−1/2), roughly."""
-    return hinge_table(lambda x: x**-0.5, lo, hi, UNIT_RATIO)
+def unit_table(lo: float, hi: float, power: float = 0.5) -> HingeTable:
+    """x^(−power), roughly."""
+    return hinge_table(lambda x: x**-power, lo, hi, UNIT_RATIO)
 
 
 @dataclass(frozen=True)
@@ -81,12 +86,48 @@ class Reciprocal:
     f: float
 
 
+def first_guess(lo: float, hi: float, ratio: float) -> tuple[HingeTable, float]:
+    """A table of 1/x, and its relative error."""
+    table = hinge_table(lambda x: 1 / x, lo, hi, ratio)
+    found = table.knots[1] / table.knots[0]
+    return table, float(1 - 2 / (1 + (1 + found) ** 2 / (4 * found)))
+
+
+@dataclass(frozen=True)
+class NearOne:
+    """1/q ≈ q + Σ w·relu(slope·q + bias), for a quotient q that is most often close to 1.
+
+    1/q = q + 2·(1 − q) + (1 − q)²/q. All hinges open away from 1, so that near 1 their sum is small and
+    adds no more to q than the round-off of one sum.
+    """
+
+    slopes: np.ndarray
+    biases: np.ndarray
+    weights: np.ndarray
+
+
+def near_one(radius: float, most: float) -> NearOne:
+    """1/q for q in [LEAST_RATIO, most]: to round-off within `radius` below 1, elsewhere roughly."""
+    spacing = 2.0**-26  # a chord of 1/q is off by spacing²/4 near 1
+    dense = np.arange(1, int(np.ceil(radius / spacing)) + 1) * spacing
+    slopes, biases, weights = [], [], []
+    for sign, end, inner in ((-1.0, 1 - LEAST_RATIO, dense), (1.0, most - 1, dense[:1])):
+        count = int(np.ceil(np.log(end / inner[-1]) / np.log(SPREAD)))
+        away = np.concatenate([[0.0], inner, np.geomspace(inner[-1], end, count + 1)[1:]])
+        values = away**2 / (1 + sign * away)
+        steps = np.diff(values) / np.diff(away)
+        # Beyond the end the sum continues as a constant: its slope there is that of q − 2.
+        bends = np.diff(np.concatenate([[2 * sign], steps, [sign]]))
+        slopes.append(np.full_like(away, sign))
+        biases.append(-sign - away)
+        weights.append(bends)
+    return NearOne(*(np.concatenate(parts) for parts in (slopes, biases, weights)))
+
+
 @cache
 def reciprocal_table(lo: float, hi: float) -> Reciprocal:
     ratio = min(max((hi / lo) ** (1 / KNOTS), FINE_RATIO), COARSE_RATIO)
-    table = hinge_table(lambda x: 1 / x, lo, hi, ratio)
-    chord = (1 + table.knots[1] / table.knots[0]) ** 2 / (4 * table.knots[1] / table.knots[0])
-    error = 1 - 2 / (1 + chord)  # the interpolant's balanced relative error
+    table, error = first_guess(lo, hi, ratio)
     residual = Polynomial(np.polynomial.chebyshev.cheb2poly([0] * 6 + [1]))(
         Polynomial([0, 1 / error])
     )

@@ -87,6 +87,8 @@ class Scope:
     """A bound on ‖y‖."""
     operators: bool = False
     """Whether tokens can hold a polynomial in A together."""
+    predictions: bool = True
+    """Whether a reciprocal can begin with a prediction."""
 
 
 class TracingMachine(Machine):
@@ -163,22 +165,34 @@ class TracingMachine(Machine):
         a, b = u.channel(), v.channel()
         return self.traced(lambda out: ops.Dot(out, a, b), "scalar", f"{a.name}ᵀ{b.name}")
 
-    def reciprocal(self, x: Traced) -> Traced:
-        channel = x.channel()
+    def reciprocal(self, x: Traced, near: Traced | None = None) -> Traced:
+        channel = x.channel() if near is None else near.channel()
         if channel not in self.clamped:
             raise Refusal(
                 f"1/{channel.name} has no certified positive range, so no ReLU network can promise "
                 "it: state the range with m.assume before dividing."
             )
         lo, hi = self.clamped[channel]
+        if near is not None:
+            return self.reciprocal_near(x.channel(), channel, lo, hi)
         return self.traced(
             lambda out: ops.Invert(out, channel, lo, hi), x.kind, f"1/({channel.name})"
         )
 
-    def unit(self, x: Traced, bounds: Bounds) -> Traced:
+    def reciprocal_near(self, x: Channel, near: Channel, lo: float, hi: float) -> Traced:
+        if not self.scope.predictions:
+            raise Refusal(
+                "it begins a reciprocal with a prediction, which saves layers with linear attention and "
+                "costs layers elsewhere: use `to=LinearAttention(…)` without `every_prefix=True`, or a solver "
+                "that predicts nothing."
+            )
+        name = f"1/({x.name})"
+        return self.traced(lambda out: ops.InvertNear(out, x, near, lo, hi), x.kind, name)
+
+    def unit(self, x: Traced, bounds: Bounds, power: float = 0.5) -> Traced:
         channel, (lo, hi) = x.channel(), bounds()
         floor = max(lo, RHO_FLOOR[self.dtype] if lo == 0 else lo)
-        return self.traced(lambda out: ops.Unit(out, channel, floor, hi), x.kind, "c")
+        return self.traced(lambda out: ops.Unit(out, channel, floor, hi, power), x.kind, "c")
 
     def hold(self, x: Traced, lo: float, hi: float) -> Traced:
         channel = x.channel()

@@ -70,8 +70,8 @@ class LoopMachine(TracingMachine):
 
         return with_number
 
-    def unit(self, x: Traced, bounds: Bounds) -> Traced:
-        return super().unit(x, self.told(bounds))
+    def unit(self, x: Traced, bounds: Bounds, power: float = 0.5) -> Traced:
+        return super().unit(x, self.told(bounds), power)
 
     def assume(self, x: Traced, bounds: Bounds, why: str) -> Traced:
         return super().assume(x, self.told(bounds), why)

@@ -20,6 +20,7 @@ from ridgeformer.solvers.oracle import (
     krr,
     krr_coefficients,
 )
+from ridgeformer.solvers.predicted_cg import PredictedCG
 from ridgeformer.solvers.richardson import GradientDescent, Richardson
 from ridgeformer.types import Refusal
 
@@ -34,6 +35,7 @@ for _solver in (
     HeavyBall,
     Chebyshev,
     ConjugateGradient,
+    PredictedCG,
     IterativeNewton,
     GradientDescentPlus,
     BlockCG,

@@ -61,11 +61,21 @@ class CGBounds:
         return lambda: self.norm(growth=1), "‖r‖² grows at most by κ in a step"
 
     @property
+    def change(self) -> Norm:
+        """Of the residual in a step."""
+        return lambda: 2 * self.norm(growth=1), "it is the difference of two residuals"
+
+    @property
     def unit_residual(self) -> Norm:
         return lambda: self.norm(growth=0), "‖r̂‖² = ρ̂"
 
     def direction(self, t: int) -> Norm:
         return lambda: self.norm(growth=t + 1), "‖p‖² = ρ_t² Σ_j 1/ρ_j, and ρ_t ≤ κ ρ_j"
+
+    def unscaled_direction(self, t: int) -> Norm:
+        """Before the unit is renewed, in which the last ρ̂ is near 1."""
+        norm, why = self.direction(t)
+        return lambda: sqrt(self.condition) * norm(), why
 
     @property
     def scale(self) -> Norm:

@@ -101,12 +101,16 @@ class Machine(ABC):
         """uᵀv, one scalar per output."""
 
     @abstractmethod
-    def reciprocal(self, x: Value) -> Value:
-        """1/x for positive x; a zero gives 0, so that a solved system stays solved."""
+    def reciprocal(self, x: Value, near: Value | None = None) -> Value:
+        """1/x for positive x; a zero gives 0, so that a solved system stays solved.
+
+        `near` is a number that is close to x and known earlier, with a range that was assumed for it.
+        It does not change the result: a machine may begin with it before x is there.
+        """
 
     @abstractmethod
-    def unit(self, x: Value, bounds: Bounds) -> Value:
-        """A positive number near x^(−1/2), not more accurate than a change of scale needs."""
+    def unit(self, x: Value, bounds: Bounds, power: float = 0.5) -> Value:
+        """A positive number near x^(−power), not more accurate than a change of scale needs."""
 
     @abstractmethod
     def hold(self, x: Value, lo: float, hi: float) -> Value:
@@ -227,12 +231,12 @@ class EagerMachine(Machine):
     def dot(self, u: Tensor, v: Tensor) -> Tensor:
         return (u * v).sum(1, keepdim=True)
 
-    def reciprocal(self, x: Tensor) -> Tensor:
+    def reciprocal(self, x: Tensor, near: Tensor | None = None) -> Tensor:
         return torch.where(x == 0, 0.0, 1 / torch.where(x == 0, 1.0, x))
 
-    def unit(self, x: Tensor, bounds: Bounds) -> Tensor:
+    def unit(self, x: Tensor, bounds: Bounds, power: float = 0.5) -> Tensor:
         # A power of two: multiplying by it is exact, so rescaling leaves no trace in the iterates.
-        exponent = -(torch.log2(torch.where(x > 0, x, 1.0)) / 2).round()
+        exponent = -(torch.log2(torch.where(x > 0, x, 1.0)) * power).round()
         return torch.exp2(exponent)
 
     def hold(self, x: Tensor, lo: float, hi: float) -> Tensor:

@@ -34,12 +34,16 @@ from ridgeformer.compiler.circuit import (
     scaled,
     whole,
 )
-from ridgeformer.program import Program, ops
+from ridgeformer.program import Program, Scope, ops
 from ridgeformer.program.ops import Op
 from ridgeformer.program.ranges import Bounds
 
 
 class EveryPrefixBackend(LinearBackend):
+    @property
+    def scope(self) -> Scope:
+        return Scope(predictions=False)  # a token has no heads in which they would save a layer
+
     def lower(self, program: Program, bounds: Bounds) -> Circuit:
         largest_value(program, bounds, self.job.dtype)  # refuses what leaves the range of the dtype
         lowering = EveryPrefixLowering(

@@ -9,6 +9,7 @@ the factors that are ready first are multiplied first, so that the last one neve
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ridgeformer.compiler.backends import gadgets
@@ -26,20 +27,50 @@ from ridgeformer.compiler.circuit import (
 )
 from ridgeformer.program import ops
 from ridgeformer.program.ops import Channel, Op
-from ridgeformer.program.tables import reciprocal_table, unit_table
+from ridgeformer.program.tables import (
+    NEAR_RATIO,
+    first_guess,
+    near_one,
+    reciprocal_table,
+    unit_table,
+)
 from ridgeformer.types import Refusal
 
 
-@dataclass(frozen=True, eq=False)
 class Reduction:
-    """A dot product as a factor. It keeps its vectors, so that the same head can apply a scale."""
+    """A dot product as a factor. It keeps its vectors, so that the same head can apply a scale; without
+    one it is stored only where it is asked for."""
 
-    cell: Cell
-    u: Form
-    v: Form
+    def __init__(self, lowering: FactorLowering, u: Form, v: Form, name: str) -> None:
+        self.lowering, self.u, self.v, self.name = lowering, u, v, name
+        self.written = lowering.s.attention_time([u, v])
+        self.stored: Cell | None = None
+
+    def cell(self) -> Cell:
+        if self.stored is None:
+            self.stored = self.scaled(None, self.name)
+        return self.stored
+
+    def scaled(self, scale: Cell | None, name: str | None) -> Cell:
+        """scale·uᵀv"""
+        name = name or f"{scale.name if scale else 1}·{self.name}"
+        return self.lowering.dot(self.u, self.v, whole(scale) if scale else None, name)
 
 
-Factor = Cell | Inverse | Reduction
+class ScalarSum:
+    """A sum of scalars: the MLP reads it as a form, and stores it only when a head asks for it."""
+
+    def __init__(self, lowering: FactorLowering, form: Form, out: Channel) -> None:
+        self.lowering, self.form, self.out = lowering, form, out
+        self.stored: Cell | None = None
+
+    def cell(self) -> Cell:
+        if self.stored is None:
+            self.stored = self.lowering.store_sum(self.form, self.out)
+        return self.stored
+
+
+Factor = Cell | Inverse | Reduction | ScalarSum
 Scalar = tuple[Factor, ...]
 """A product of factors; empty for the number one."""
 
@@ -63,15 +94,15 @@ class Diagonal:
 
 
 def ready_time(factor: Factor) -> int:
-    if isinstance(factor, Inverse):
-        return factor.w.written
-    return factor.cell.written if isinstance(factor, Reduction) else factor.written
+    if isinstance(factor, ScalarSum):
+        return factor.cell().written
+    return factor.w.written if isinstance(factor, Inverse) else factor.written
 
 
 def stored(factor: Factor) -> Cell:
     if isinstance(factor, Inverse):
         return factor.value()
-    return factor.cell if isinstance(factor, Reduction) else factor
+    return factor if isinstance(factor, Cell) else factor.cell()
 
 
 @dataclass
@@ -85,7 +116,7 @@ class FactorLowering(Lowering):
     values: dict[Channel, Vector | Scalar | Diagonal] = field(default_factory=dict)
     merged: dict[Scalar, Cell] = field(default_factory=dict)
     """Products that are already stored, by their factors in order of identity."""
-    unclamped: dict[Cell, Cell] = field(default_factory=dict)
+    unclamped: dict[Cell, Form] = field(default_factory=dict)
 
     @abstractmethod
     def target(self) -> Form: ...
@@ -158,7 +189,7 @@ class FactorLowering(Lowering):
                 return Vector(whole(self.matvec(self.form(v), f"K{v.name}", v.variable)))
             case ops.Dot(out=out, u=u, v=v):
                 left, right = self.form(u), self.form(v)
-                return (Reduction(self.dot(left, right, None, out.name), left, right),)
+                return (Reduction(self, left, right, out.name),)
             case ops.Combine():
                 return self.combine(op)
             case ops.Multiply(a=a, b=b):
@@ -169,13 +200,16 @@ class FactorLowering(Lowering):
                 value = self.values[x]
                 if isinstance(value, Diagonal):
                     return value  # inside its bounds by the domain
-                clamped = gadgets.clamp(self.s, self.scalar(x), lo, hi, self.scalar(x).name)
-                self.unclamped[clamped] = self.scalar(x)
+                form = self.scalar_form(x)
+                clamped = gadgets.clamp(self.s, form, lo, hi, x.name)
+                self.unclamped[clamped] = form
                 return (clamped,)
             case ops.Invert():
                 return self.invert(op)
-            case ops.Unit(x=x, lo=lo, hi=hi):
-                return (gadgets.table(self.s, self.scalar(x), unit_table(lo, hi), "c"),)
+            case ops.InvertNear():
+                return self.invert_near(op)
+            case ops.Unit(x=x, lo=lo, hi=hi, power=power):
+                return (gadgets.table(self.s, self.scalar(x), unit_table(lo, hi, power), "c"),)
             case ops.Hold(x=x, lo=lo, hi=hi):
                 return (gadgets.hold(self.s, self.scalar(x), lo, hi, "rho"),)
             case ops.Identity() | ops.Product() | ops.Apply():
@@ -219,17 +253,28 @@ class FactorLowering(Lowering):
         product = Vector((), (), ((a.coefficient, a.cell, b.linear),))
         return Vector(scaled(b.linear, a.constant), (), product.gated) if a.constant else product
 
-    def sum_of_scalars(self, op: ops.Combine) -> Cell:
-        """A linear combination of scalars, by the aggregator's MLP."""
+    def sum_of_scalars(self, op: ops.Combine) -> ScalarSum:
+        """A linear combination of scalars."""
         form: Form = self.s.constant(op.constant) if op.constant else ()
         for coefficient, channel in op.terms:
             form = added(form, whole(self.scalar(channel), coefficient))
+        return ScalarSum(self, form, op.out)
+
+    def store_sum(self, form: Form, out: Channel) -> Cell:
+        """A sum of scalars in channels of its own, by the aggregator's MLP."""
         time = self.s.mlp_time([form])
-        out = self.s.new(op.out.name, "aggregator", self.outputs, time, variable=op.out.variable)
+        cell = self.s.new(out.name, "aggregator", self.outputs, time, variable=out.variable)
         for o in range(self.outputs):
             entries = tuple(p for part in form for p in gadgets.spread((part,), o))
-            self.s.write(LinearWrite(time, entries, out, AGGREGATOR, op.out.name, o))
-        return out
+            self.s.write(LinearWrite(time, entries, cell, AGGREGATOR, out.name, o))
+        return cell
+
+    def scalar_form(self, channel: Channel) -> Form:
+        """A scalar as something that the MLP can read."""
+        match self.values[channel]:
+            case (ScalarSum(form=form),) if all(p.width == self.outputs for p in form):
+                return form
+        return whole(self.scalar(channel))
 
     def invert(self, op: ops.Invert) -> Scalar | Diagonal:
         value = self.values[op.x]
@@ -240,8 +285,25 @@ class FactorLowering(Lowering):
         clamped = self.scalar(op.x)
         correction = reciprocal_table(op.lo, op.hi)
         # The table is constant outside [lo, hi], so it may read the cell before it is clamped.
-        guess = gadgets.table(self.s, self.unclamped.get(clamped, clamped), correction.table, "z")
+        before = self.unclamped.get(clamped, whole(clamped))
+        guess = gadgets.table(self.s, before, correction.table, "z")
         return (Inverse(self.s, guess, clamped, correction, op.out.name),)
+
+    def invert_near(self, op: ops.InvertNear) -> Scalar:
+        """1/x = z·1/(x·z) with z ≈ 1/near, which is worked out before x is there.
+
+        A reduction applies z itself, so that only the reciprocal of a number near 1 comes after it,
+        and one MLP has that to round-off.
+        """
+        near, factors = self.scalar(op.near), self.values[op.x]
+        assert isinstance(factors, tuple)
+        table, error = first_guess(op.lo, op.hi, NEAR_RATIO)
+        before = self.unclamped.get(near, whole(near))
+        guess = gadgets.table(self.s, before, table, "z")
+        _, z = gadgets.residual_of_inverse(self.s, near, guess, 1.0)
+        quotient = self.merge((*factors, z), f"{op.x.name}·z")
+        hinges = near_one(1.1 * error**2, op.hi / op.lo)
+        return z, gadgets.inverse_near_one(self.s, quotient, hinges, f"1/({op.x.name}·z)")
 
     def form(self, channel: Channel) -> Form:
         """A vector as something a head can read; stores it only when it must."""
@@ -282,14 +344,19 @@ class FactorLowering(Lowering):
 
     def multiply_out(self, factors: Scalar, name: str | None) -> Cell:
         ordered = sorted(factors, key=ready_time)
-        last = ordered[-1]
-        if isinstance(last, Reduction) and len(ordered) > 1:
-            scale = self.merge(tuple(ordered[:-1]))
-            if scale.written < last.cell.written:  # in time for the reduction's own head
-                name = name or f"{scale.name}·{last.cell.name}"
-                return self.dot(last.u, last.v, whole(scale), name)
-            ordered = [scale, last]
-        cells = sorted(map(stored, ordered), key=lambda c: c.written)
+        for place, factor in enumerate(ordered):
+            early, late = tuple(ordered[:place]), ordered[place + 1 :]
+            # Of five factors or more, two heads would follow the reduction if it took no scale.
+            if late and (len(late) > 2 or len(ordered) < 5):
+                continue
+            if isinstance(factor, Reduction) and early:
+                scale = self.merge(early)
+                if scale.written < factor.written:  # in time for the reduction's own head
+                    scaled = factor.scaled(scale, None if late else name)
+                    return self.merge((*late, scaled), name)
+                ordered = [scale, factor, *late]
+                break
+        cells = sorted(self.cells(ordered), key=lambda c: c.written)
         # As in Huffman's code, a short product comes first, so that all later ones are full.
         while len(cells) > 1:
             count = min(3, len(cells)) if len(cells) % 2 else 2
@@ -299,6 +366,14 @@ class FactorLowering(Lowering):
             first = gadgets.product(self.s, forms, name, self.outputs, not_before=wait)
             cells = sorted([first, *cells[count:]], key=lambda c: c.written)
         return cells[0]
+
+    def cells(self, factors: Sequence[Factor]) -> list[Cell]:
+        """The factors as stored; an inverse that comes last and has one partner stays U and W, since one
+        head multiplies three numbers."""
+        *others, last = factors
+        if len(others) == 1 and isinstance(last, Inverse) and last.whole is None:
+            return [stored(others[0]), last.u(), last.w]
+        return list(map(stored, factors))
 
     def pair(self, factors: Scalar) -> tuple[Form, Form]:
         """The product as two numbers, for the two scalar slots of a broadcast."""

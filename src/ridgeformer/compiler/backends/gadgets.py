@@ -24,7 +24,7 @@ from ridgeformer.compiler.circuit import (
     scaled,
     whole,
 )
-from ridgeformer.program.tables import HingeTable, Reciprocal
+from ridgeformer.program.tables import HingeTable, NearOne, Reciprocal
 
 
 def matvec(s: Builder, phi: Cell, v: Form, name: str, variable: str | None = None) -> Cell:
@@ -112,12 +112,13 @@ def spread(form: Form, output: int) -> Form:
     return form if form[0].width == 1 and form[0].cell.width == 1 else piece(form, output, 1)
 
 
-def table(s: Builder, x: Cell, hinges: HingeTable, name: str) -> Cell:
+def table(s: Builder, x: Cell | Form, hinges: HingeTable, name: str) -> Cell:
     """A decreasing convex function of a scalar: hinges open to the left, with positive weights."""
-    time = s.mlp_time([whole(x)])
-    out = s.new(name, "aggregator", x.width, time)
-    for o in range(x.width):
-        hinge_write(s, time, piece(whole(x), o, 1), hinges, out, o, AGGREGATOR, name)
+    x = whole(x) if isinstance(x, Cell) else x
+    time, width = s.mlp_time([x]), x[0].width
+    out = s.new(name, "aggregator", width, time)
+    for o in range(width):
+        hinge_write(s, time, piece(x, o, 1), hinges, out, o, AGGREGATOR, name)
     return out
 
 
@@ -140,20 +141,25 @@ def hinge_write(
 
 
 def bent(
-    s: Builder, x: Cell, slopes: list[float], biases: list[float], weights: list[float], name: str
+    s: Builder,
+    x: Cell | Form,
+    slopes: Sequence[float] | np.ndarray,
+    biases: Sequence[float] | np.ndarray,
+    weights: Sequence[float] | np.ndarray,
+    name: str,
 ) -> Cell:
     """x + Σ w·relu(slope·x + bias), in the channels of x if x itself is not needed later."""
-    time = s.mlp_time([whole(x)])
-    out = s.new(name, "aggregator", x.width, time)
-    update(s, time, whole(x), out, AGGREGATOR, name)
-    a, b, w = (np.array(values) for values in (slopes, biases, weights))
-    for o in range(x.width):
-        form = piece(whole(x), o, 1)
-        s.write(HingeWrite(time, form, a, b, w, 0.0, out, o, AGGREGATOR, name))
+    x = whole(x) if isinstance(x, Cell) else x
+    time, width = s.mlp_time([x]), x[0].width
+    out = s.new(name, "aggregator", width, time)
+    update(s, time, x, out, AGGREGATOR, name)
+    a, b, w = (np.asarray(values, dtype=float) for values in (slopes, biases, weights))
+    for o in range(width):
+        s.write(HingeWrite(time, piece(x, o, 1), a, b, w, 0.0, out, o, AGGREGATOR, name))
     return out
 
 
-def clamp(s: Builder, x: Cell, lo: float, hi: float, name: str) -> Cell:
+def clamp(s: Builder, x: Cell | Form, lo: float, hi: float, name: str) -> Cell:
     """x + relu(lo − x) − relu(x − hi)."""
     return bent(s, x, [-1.0, 1.0], [lo, -hi], [1.0, -1.0], name)
 
@@ -205,6 +211,11 @@ def times_quadratic(
         written = [Output(spread(v, o), out, o)]
         s.head(time, "reciprocal", name, "aggregator", "aggregator", q, k, written)
     return out
+
+
+def inverse_near_one(s: Builder, q: Cell, hinges: NearOne, name: str) -> Cell:
+    """1/q for q near 1, in the channels of q: what is added there is small."""
+    return bent(s, q, hinges.slopes, hinges.biases, hinges.weights, name)
 
 
 class Inverse:

@@ -47,6 +47,10 @@ class LinearBackend(Backend):
     def space(self) -> Space:
         return "feature" if self.causal else "dual"
 
+    @property
+    def scope(self) -> Scope:
+        return Scope(operators=not self.causal and not self.job.looped)
+
     def trace(self) -> Program:
         return self.job.trace(
             self.job.solver,
@@ -55,7 +59,7 @@ class LinearBackend(Backend):
             max_eigenvalue=self.target.max_eigenvalue,
             dtype=self.job.dtype,
             space=self.space,
-            scope=Scope(operators=not self.causal and not self.job.looped),
+            scope=self.scope,
         )
 
     def lower(self, program: Program, bounds: Bounds) -> Circuit:

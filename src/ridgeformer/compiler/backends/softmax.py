@@ -217,8 +217,8 @@ class SoftmaxLowering(TokenLowering):
                 return RowSum()  # inside its bounds by the domain
             case ops.Invert(x=x) if isinstance(self.values[x], RowSum):
                 return Sum(whole(self.inverse_row_sum()))
-            case ops.Unit(x=x, lo=lo, hi=hi):
-                return self.unit(x, lo, hi)
+            case ops.Unit(x=x, lo=lo, hi=hi, power=power):
+                return self.unit(x, lo, hi, power)
         return super().lower(op)
 
     def dot(self, u: Form, v: Form, name: str) -> Sum:
@@ -236,20 +236,22 @@ class SoftmaxLowering(TokenLowering):
             return Sum(whole(self.mean(terms, name)))
         return Sum((), ((1.0, (count, whole(self.mean(terms, f"mean {name}")))),))
 
-    def unit(self, x: Channel, lo: float, hi: float) -> Sum:
-        """About x^(−1/2). For a count times a mean, it is the product of both roots.
+    def unit(self, x: Channel, lo: float, hi: float, power: float) -> Sum:
+        """About x^(−power). For a count times a mean, it is the product of both powers.
 
         It is not written at queries, whose residuals do not vanish and would grow with every change
         of unit.
         """
         value, count = self.value(x), self.once.get("k+1")
         if value.factors is None or count is None or whole(count) not in value.factors[1]:
-            return Sum(whole(self.table(self.form(x), unit_table(lo, hi), "c", tokens=CONTEXT)))
+            table = unit_table(lo, hi, power)
+            return Sum(whole(self.table(self.form(x), table, "c", tokens=CONTEXT)))
         most = self.max_supports + 1.0
         (mean,) = (factor for factor in value.factors[1] if factor != whole(count))
-        table = unit_table(1.0, most)
-        root = self.kept("c of k+1", lambda: self.table(whole(count), table, "c of k+1"))
-        other = self.table(mean, unit_table(lo / most, hi), "c", tokens=CONTEXT)
+        table = unit_table(1.0, most, power)
+        name = "c of k+1" if power == 0.5 else f"(k+1)^(−{power:g})"
+        root = self.kept(name, lambda: self.table(whole(count), table, name))
+        other = self.table(mean, unit_table(lo / most, hi, power), "c", tokens=CONTEXT)
         return Sum((), ((1.0, (whole(other), whole(root))),))
 
     def multiply(self, a: Channel, b: Channel) -> Sum:

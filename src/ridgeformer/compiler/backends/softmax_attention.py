@@ -94,7 +94,7 @@ class ExactBackend(Backend):
             ridge=self.job.needed_ridge,
             max_eigenvalue=domain.max_eigenvalue,
             dtype=self.job.dtype,
-            scope=Scope(domain.row_sums, target),
+            scope=Scope(domain.row_sums, target, predictions=False),
         )
 
     def lowering(self, multiplier: Multiplier) -> SoftmaxLowering:
@@ -224,6 +224,7 @@ class DotProductBackend(Backend):
             ridge=self.job.needed_ridge,
             max_eigenvalue=self.domain.max_eigenvalue,
             dtype=self.job.dtype,
+            scope=Scope(predictions=False),
         )
 
     def lower(self, program: Program, bounds: Bounds) -> Circuit:
