@@ -41,6 +41,11 @@ def inspect(
         f"{shape.n_layers} layers, d_model {shape.d_model}, {shape.n_heads} heads of {shape.d_head}, "
         f"d_mlp {shape.d_mlp}; {parameters:,} parameters, {nonzero:,} of them not zero"
     )
+    if shape.loop is not None:
+        console.print(
+            f"Layers {shape.loop[0]} to {shape.loop[1] - 1} (↻) are a loop, repeated in every step; the "
+            "others are applied once"
+        )
     if "certificate" in config:
         certificate = Certificate.from_dict(config["certificate"])
         console.print(f"\n[bold]Certificate[/bold]: {escape(certificate.summary())}")
@@ -50,7 +55,7 @@ def inspect(
         console.print(lines)
     if "sites" in config:
         show_sites(config["sites"], console)
-        show_layers(config["sites"], layers, console)
+        show_layers(config["sites"], layers, console, shape.loop)
     else:
         console.print("Neither compiled nor trained here: it has no certificate and no recipe.")
 
@@ -102,7 +107,8 @@ def shown(value: Any) -> str:
 def show_sites(sites: dict[str, Any], console: Console) -> None:
     table = Table(
         title="Where iterates are read", title_justify="left",
-        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP", caption_justify="left",
+        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP"
+        + later_steps(sites["predictions"]), caption_justify="left",
     )  # fmt: skip
     for name in ("step", "predictions (queries)", *sites["states"]):
         table.add_column(name, overflow="fold")
@@ -112,6 +118,14 @@ def show_sites(sites: dict[str, Any], console: Console) -> None:
             cells.append(next((place(e) for e in line if e["step"] == step), ""))
         table.add_row(*map(escape, cells))
     console.print(table)
+
+
+def later_steps(entries: list[dict[str, Any]]) -> str:
+    """What a loop adds: the sites of later steps follow from those of the first."""
+    periods = {entry["period"] for entry in entries if "period" in entry}
+    return "".join(
+        f"\neach later step: {period} block{'s' * (period > 1)} further on" for period in periods
+    )
 
 
 def place(entry: dict[str, Any]) -> str:
@@ -126,7 +140,9 @@ def span(columns: list[int]) -> str:
     return "[" + " ".join(map(str, columns)) + "]"
 
 
-def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
+def show_layers(
+    sites: dict[str, Any], limit: int, console: Console, loop: tuple[int, int] | None = None
+) -> None:
     table = Table(title="What each layer does (reads → writes channels)", title_justify="left")
     table.add_column("layer", justify="right")
     for name in ("attention", "MLP"):
@@ -138,7 +154,9 @@ def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
             f"{h['does']}  {span(h['reads'])} → {span(h['writes'])}" for h in layer["attention"]
         ]
         writes = [f"{w['does']}  {span(w['reads'])} → {span(w['writes'])}" for w in layer["mlp"]]
-        cells = [str(index), "\n".join(heads), "\n".join(dict.fromkeys(writes))]
+        repeated = loop is not None and loop[0] <= index < loop[1]
+        number = f"↻ {index}" if repeated else str(index)
+        cells = [number, "\n".join(heads), "\n".join(dict.fromkeys(writes))]
         table.add_row(*map(escape, cells))
         table.add_section()
     console.print(table)
