@@ -2,22 +2,18 @@
 
 import subprocess
 import sys
-from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from catalogue_cases import prompts, reference
 from numpy_executor import run
-from textbook import feature_predictions
 
 from ridgeformer.compiler import catalogue
-from ridgeformer.compiler.catalogue import MAX_NORM, MAX_SUPPORTS, MAX_TARGET, RIDGE
-from ridgeformer.compiler.domain import Domain
-from ridgeformer.kernels import Polynomial
+from ridgeformer.compiler.catalogue import MAX_SUPPORTS
 from ridgeformer.models import trajectory
-from ridgeformer.solvers import SOLVERS, certified_interval, solve
-from ridgeformer.tasks import Prompt
+from ridgeformer.solvers import SOLVERS
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -39,50 +35,6 @@ def models(solver, outputs):
             yield found.entry, one
 
 
-def prompts(supports, outputs, seed=0, batch=3, queries=3):
-    """Points anywhere in the ball, the first on its surface; the first target at its bound."""
-    rng = np.random.default_rng(seed)
-    points = rng.standard_normal((batch, supports + queries, catalogue.FEATURES))
-    points *= MAX_NORM * rng.uniform(size=points.shape[:2])[..., None] / np.linalg.norm(
-        points, axis=-1, keepdims=True
-    )  # fmt: skip
-    points[:, 0] *= MAX_NORM / np.linalg.norm(points[:, 0], axis=-1, keepdims=True)
-    y = rng.uniform(-MAX_TARGET, MAX_TARGET, (batch, supports, outputs))
-    y[:, 0] = MAX_TARGET
-    phi, query = points[:, :supports], points[:, supports:]
-    return Prompt(*map(torch.from_numpy, (phi, y, query)))
-
-
-def tensor_features(phi, kernel):
-    """(⟨a, b⟩ + c)^d = ⟨ã⊗…⊗ã, b̃⊗…⊗b̃⟩ with ã = (a, √c): every product of d entries."""
-    extended = torch.cat([phi, torch.full_like(phi[..., :1], sqrt(kernel.offset))], dim=-1)
-    out = extended
-    for _ in range(kernel.degree - 1):
-        out = (out[..., :, None] * extended[..., None, :]).flatten(-2)
-    return out
-
-
-def reference(entry, prompt):
-    """The solver's run that the model must repeat, tuned as the model is."""
-    kernel = entry.kernel
-    steps = 1 if entry.solver.smooths else STEPS[prompt.outputs]
-    domain = Domain(kernel, MAX_NORM, MAX_SUPPORTS, MAX_TARGET)
-    interval = certified_interval(
-        entry.solver.precondition, RIDGE, domain.max_eigenvalue, domain.row_sums
-    )  # fmt: skip
-    found = solve(
-        entry.solver, prompt, steps=steps, ridge=RIDGE, kernel=kernel, interval=interval,
-        states=True,
-    )  # fmt: skip
-    if entry.causal and entry.solver.name in ("cg", "cg-predicted"):
-        # In feature space CG has iterates of its own.
-        if isinstance(kernel, Polynomial):
-            phi, query = (tensor_features(x, kernel) for x in (prompt.phi, prompt.phi_query))
-            prompt = Prompt(phi, prompt.y, query)
-        return torch.from_numpy(feature_predictions(prompt, RIDGE, steps)), None
-    return found.predictions, found.states["alpha"]
-
-
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("solver", COMPILES)
 def test_every_entry_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path, record_property):
@@ -92,7 +44,7 @@ def test_every_entry_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path
         for supports in SUPPORTS:
             prompt = prompts(supports, outputs, seed=supports)
             found = trajectory(model, prompt, states=True)
-            predictions, alpha = reference(entry, prompt)
+            predictions, alpha = reference(entry, prompt, STEPS[outputs])
             assert found.predictions.shape == predictions.shape, entry.label
             allowed = model.certificate.absolute_error
             if allowed is None:

@@ -45,6 +45,11 @@ def inspect(
         f"{counted(shape.n_heads, 'head')} of {shape.d_head}, "
         f"d_mlp {shape.d_mlp}{registers}; {parameters:,} parameters, {nonzero:,} of them not zero"
     )
+    if shape.loop is not None:
+        console.print(
+            f"Layers {shape.loop[0]} to {shape.loop[1] - 1} (↻) are a loop, repeated in every step; the "
+            "others are applied once"
+        )
     read_at = "queries"
     if "certificate" in config:
         certificate = Certificate.from_dict(config["certificate"])
@@ -56,7 +61,7 @@ def inspect(
         read_at = "every x" if certificate.every_prefix else read_at
     if "sites" in config:
         show_sites(config["sites"], read_at, console)
-        show_layers(config["sites"], layers, console)
+        show_layers(config["sites"], layers, console, shape.loop)
     else:
         console.print("Neither compiled nor trained here: it has no certificate and no recipe.")
 
@@ -105,11 +110,15 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+EARLY = "; → 8…9: put through these blocks first"
+
+
 def show_sites(sites: dict[str, Any], read_at: str, console: Console) -> None:
     table = Table(
         title="Where iterates are read", title_justify="left",
-        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP; "
-        "→ 8…9: put through these blocks first", caption_justify="left",
+        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP"
+        + EARLY * any("through" in entry for entry in sites["predictions"])
+        + later_steps(sites["predictions"]), caption_justify="left",
     )  # fmt: skip
     for name in ("step", f"predictions ({read_at})", *sites["states"]):
         table.add_column(name, overflow="fold")
@@ -119,6 +128,14 @@ def show_sites(sites: dict[str, Any], read_at: str, console: Console) -> None:
             cells.append(next((place(e) for e in line if e["step"] == step), ""))
         table.add_row(*map(escape, cells))
     console.print(table)
+
+
+def later_steps(entries: list[dict[str, Any]]) -> str:
+    """What a loop adds: the sites of later steps follow from those of the first."""
+    periods = {entry["period"] for entry in entries if "period" in entry}
+    return "".join(
+        f"\neach later step: {period} block{'s' * (period > 1)} further on" for period in periods
+    )
 
 
 def place(entry: dict[str, Any]) -> str:
@@ -152,7 +169,9 @@ def merged(writes: list[dict[str, Any]]) -> list[tuple[str, list[int], list[int]
     return [(does, sorted(reads), sorted(to)) for does, (reads, to) in columns.items()]
 
 
-def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
+def show_layers(
+    sites: dict[str, Any], limit: int, console: Console, loop: tuple[int, int] | None = None
+) -> None:
     table = Table(title="What each layer does (reads → writes channels)", title_justify="left")
     table.add_column("layer", justify="right")
     for name in ("attention", "MLP"):
@@ -164,7 +183,9 @@ def show_layers(sites: dict[str, Any], limit: int, console: Console) -> None:
             f"{h['does']}  {span(h['reads'])} → {span(h['writes'])}" for h in layer["attention"]
         ]
         writes = [f"{does}  {span(reads)} → {span(to)}" for does, reads, to in merged(layer["mlp"])]
-        cells = [str(index), "\n".join(heads), "\n".join(writes)]
+        repeated = loop is not None and loop[0] <= index < loop[1]
+        number = f"↻ {index}" if repeated else str(index)
+        cells = [number, "\n".join(heads), "\n".join(writes)]
         table.add_row(*map(escape, cells))
         table.add_section()
     console.print(table)

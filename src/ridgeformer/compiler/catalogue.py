@@ -7,7 +7,7 @@ can fall behind the compiler. `python -m ridgeformer.compiler.catalogue` writes 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
@@ -30,7 +30,7 @@ RIDGE, MAX_NORM, MAX_SUPPORTS, MAX_TARGET, TOLERANCE = 1.0, 1.0, 16, 2.0, 1e-2
 FEATURES = 4
 HEADER = (
     "solver", "precondition", "kernel", "attention", "MLP", "layers", "d_model", "heads", "d_mlp",
-    "certified error",
+    "certified error", "looped",
 )  # fmt: skip
 
 
@@ -41,6 +41,7 @@ class Entry:
     solver: Solver
     kernel: Kernel
     target: Target
+    looped: bool = False
 
     @property
     def attention(self) -> Literal["linear", "softmax"]:
@@ -64,17 +65,19 @@ class Entry:
             self.solver.name, self.solver.precondition, self.kernel.label, self.attention, self.mlp,
         ]  # fmt: skip
         words += ["causal"] * self.causal + ["every-prefix"] * self.every_prefix
-        return " ".join(words)
+        return " ".join([*words, *["looped"] * self.looped])
 
     def compile(
         self,
         *,
         features: int = FEATURES,
         outputs: int = 1,
-        steps: int = 4,
+        steps: int | None = None,
         dtype: Literal["float64", "float32"] = "float64",
     ) -> CompiledModel:
         smooths = self.solver.smooths
+        if steps is None:
+            steps = 200 if self.looped else 4
         return compile(
             self.solver,
             features=features,
@@ -84,6 +87,7 @@ class Entry:
             kernel=self.kernel,
             dtype=dtype,
             to=self.target,
+            looped=self.looped,
         )
 
 
@@ -142,6 +146,22 @@ def attempts_with(solvers: tuple[str, ...], kernels: tuple[str, ...]) -> tuple[A
     return tuple(map(attempt, entries()))
 
 
+def looped_attempts() -> dict[Entry, Attempt]:
+    """Everything that compiles, compiled as a loop; by the entry that is not one."""
+    return looped_attempts_with(tuple(SOLVERS), tuple(KERNELS))
+
+
+@cache
+def looped_attempts_with(
+    solvers: tuple[str, ...], kernels: tuple[str, ...]
+) -> dict[Entry, Attempt]:
+    return {
+        tried.entry: attempt(replace(tried.entry, looped=True))
+        for tried in attempts_with(solvers, kernels)
+        if tried.model is not None
+    }
+
+
 def compiled_entries() -> list[Entry]:
     return [tried.entry for tried in attempts() if tried.model is not None]
 
@@ -171,6 +191,15 @@ def promise(model: CompiledModel) -> str:
     return f"{certificate.relative_error:.0e} relative"
 
 
+def loop(tried: Attempt) -> str:
+    """The layers of one step, and all layers of a looped model."""
+    if tried.model is None:
+        return ""
+    config = tried.model.transformer.config
+    assert config.loop is not None
+    return f"{config.loop[1] - config.loop[0]} of {config.n_layers}"
+
+
 def row(entry: Entry, model: CompiledModel) -> list[str]:
     size, precondition = size_report(model), entry.solver.precondition
     return [
@@ -182,6 +211,7 @@ def row(entry: Entry, model: CompiledModel) -> list[str]:
         layers_law(entry),
         *(str(size[name]) for name in ("d_model", "heads", "d_mlp")),
         promise(model),
+        loop(looped_attempts()[entry]),
     ]
 
 
@@ -197,7 +227,8 @@ def document() -> str:
         f"|y| ≤ {MAX_TARGET:g}, τ = ℓ = 1, and the tolerance {TOLERANCE:g} where a plain",
         "ReLU MLP interpolates products. Relative errors are relative to the largest prediction, or 100",
         "times the solver's own round-off where that is larger; [the format](format.md) defines that",
-        "round-off, and says what else dot products from softmax heads refer to.",
+        "round-off, and says what else dot products from softmax heads refer to. The last column is for",
+        "models that hold one step in a loop: so many layers are repeated, of so many in the file.",
         "",
         "| " + " | ".join(HEADER) + " |",
         "|" + "---|" * len(HEADER),
@@ -206,7 +237,7 @@ def document() -> str:
     rows = [row(a.entry, a.model) for a in tried if a.model is not None]
     lines += ["| " + " | ".join(cells) + " |" for cells in rows]
     reasons: dict[str, int] = {}
-    for each in tried:
+    for each in (*tried, *looped_attempts().values()):
         if each.model is None:
             reasons[each.reason] = reasons.get(each.reason, 0) + 1
     lines += ["", "## What does not, and why", ""]

@@ -43,20 +43,31 @@ def ranges_of_loop(program: LoopedProgram) -> Bounds:
 
     At first nothing is known of what a pass finds. Whatever follows for what it leaves holds together
     with the start for what the next pass finds; so each round is true, and knows more than the last.
+    Variables that only take each other's places are left over. They stay within their starts if a pass
+    that finds them there leaves them there.
     """
     carried: Bounds = {v.carried: (-inf, inf) for v in program.variables}
     for _ in program.variables:
-        bounds = inferred(program, carried)
-        carried = {
-            v.carried: hull(start_range(v, bounds), bounds[v.end]) for v in program.variables
-        }
+        carried = after_pass(program, carried)
+    bounded = {c: interval for c, interval in carried.items() if inf not in map(abs, interval)}
+    starts = inferred(program, carried)
+    found = {v.carried: start_range(v, starts) for v in program.variables} | bounded
+    for _ in program.variables:
+        found = after_pass(program, found) | bounded
+    later = after_pass(program, found) | bounded
     for variable in program.variables:
-        if inf in map(abs, carried[variable.carried]):
+        if later[variable.carried] != found[variable.carried]:
             raise Refusal(
                 f"{program.solver} cannot be looped: nothing bounds {variable.name} over the steps; "
                 "state a bound with m.bound."
             )
-    return inferred(program, carried)
+    return inferred(program, found)
+
+
+def after_pass(program: LoopedProgram, carried: Bounds) -> Bounds:
+    """What a pass may find if the one before it found this: its start, or what that one leaves."""
+    bounds = inferred(program, carried)
+    return {v.carried: hull(start_range(v, bounds), bounds[v.end]) for v in program.variables}
 
 
 def start_range(variable: Variable, bounds: Bounds) -> Range:
