@@ -13,6 +13,7 @@ from ridgeformer.experiments.studies import STUDIES, run_study
 from ridgeformer.experiments.studies.dot_products import draw, matvec_error
 from ridgeformer.experiments.studies.gaussian import rmse, steps_to, width_for
 from ridgeformer.experiments.studies.gaussian_setting import METHODS, RIDGE, TARGET, Setting
+from ridgeformer.experiments.studies.learning_curve import task as curve_task
 from ridgeformer.experiments.studies.smoother import (
     FAMILIES,
     SWEEPS,
@@ -23,6 +24,7 @@ from ridgeformer.experiments.studies.smoother import (
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.solvers import NadarayaWatson, krr, solve
 from ridgeformer.tasks import KernelDraw, Prompt
+from ridgeformer.tasks.learnable import generator_of
 from ridgeformer.types import Refusal
 
 
@@ -321,3 +323,25 @@ def test_cg_drifts_in_proportion_to_the_error_of_its_mat_vecs(ran):
         for method in ("2 heads, ε = 0.1", "4 heads, ε = 0.01", "exact CG")
     )
     assert coarse > 1e3 * fine > 1e3 * exact
+
+
+def test_the_learning_curve_is_that_of_ridge_regression(ran):
+    """Closed form on truncated prompts; conjugate gradients end with the pairs, and later come near."""
+    numbers = [Number(**n) for n in ran["learning-curve"][2]["numbers"]]
+    found = Finding("", 0, 0, numbers=numbers)
+    sample = curve_task().sample(6, generator_of(3))
+    x = torch.cat([sample.prompt.phi, sample.prompt.phi_query], dim=1)
+    y = torch.cat([sample.prompt.y, sample.targets], dim=1)
+    for pairs in (1, 7, 48):
+        before = Prompt(x[:, :pairs], y[:, :pairs], x[:, pairs : pairs + 1])
+        apart = krr(before, ridge=curve_task().ridge)[:, 0, 0] - y[:, pairs, 0]
+        expected = pytest.approx(float(apart.square().mean() / 1.09), rel=1e-9)
+        assert found.get("error", "exact ridge", pairs=pairs).mean == expected
+    for pairs in range(9):
+        assert found.get("distance", "cg, 8 steps", pairs=pairs).mean < 1e-6
+    for method, bound in (("cg, 1 step", "bound, t = 1"), ("cg, 8 steps", "bound, t = 8")):
+        for pairs in range(49):
+            distance = found.get("distance", method, pairs=pairs).mean
+            assert distance <= found.get("bound", bound, pairs=pairs).mean
+    near, far = (found.get("distance", f"{s}, 8 steps", pairs=48).mean for s in ("cg", "gd"))
+    assert near < 0.5 * far
