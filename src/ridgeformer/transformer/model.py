@@ -194,10 +194,12 @@ class Transformer(nn.Module):
         Gradients, edits, hooks and parts of other classes see the full shapes.
         """
         layers = set(applied)
-        if not layers or not packing.enough(tokens, self.config, len(applied) / len(layers)):
+        if not layers or not packing.only_numbers(tokens):
+            return None
+        if not packing.enough(tokens, self.config, len(applied) / len(layers)):
             return None
         middle = self.blocks[applied[len(applied) // 2]]
-        if not packing.only_numbers(tokens) or not plain(middle) or packing.looks_dense(middle):
+        if not plain(middle) or packing.looks_dense(middle):
             return None
         blocks = {layer: block for layer in layers if plain(block := self.blocks[layer])}
         if hooked(self.embed) or len(blocks) < len(layers):
