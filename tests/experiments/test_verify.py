@@ -14,6 +14,7 @@ from ridgeformer.experiments.theorems import depth as depth_checks
 from ridgeformer.experiments.theorems import feature_space as feature_checks
 from ridgeformer.experiments.theorems import general as general_checks
 from ridgeformer.experiments.theorems import heads as head_checks
+from ridgeformer.experiments.theorems import loops as loop_checks
 from ridgeformer.experiments.theorems import mechanism as mechanism_checks
 from ridgeformer.experiments.theorems import rates as rate_checks
 from ridgeformer.experiments.theorems import sizes as size_checks
@@ -106,6 +107,10 @@ PLANTED = [
     ("row-sum-spectrum", softmax_checks, "row_sums", lambda f: lambda *a, **k: f(*a, **k) - 1),
     ("shared-heads", head_checks, "predicted_heads", lambda f: lambda steps, outputs: f(steps, 1)),
     ("shared-heads", head_checks, "apart_from_dedicated", lambda f: lambda m, a, p: f(m, mechanism_checks.model_of("cg", 1.001, a.certificate.steps), p)),
+    ("looped-models", loop_checks, "divisor_error_bound", lambda f: lambda *a: f(*a) / 5),
+    ("looped-models", loop_checks, "cg_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
+    ("looped-models", loop_checks, "richardson_factor", lambda f: lambda c, t: f(c, t) * 0.98**t),
+    ("looped-models", loop_checks, "parameters_of", lambda f: lambda *a, **k: (f(*a, **k)[0], f(*a, **k)[1] + 1)),
     ("communication", head_checks, "predicted_connections", lambda f: lambda steps: [*f(steps)[1:], set()]),
 ]  # fmt: skip
 
@@ -120,14 +125,12 @@ def test_a_planted_error_is_named(monkeypatch, name, module, attribute, wrong):
 def test_a_wrong_chebyshev_start_is_noticed(monkeypatch):
     from ridgeformer.solvers.chebyshev import Chebyshev
 
-    right = Chebyshev.step
+    right = Chebyshev.init
 
-    def wrong(self, m, s, t):
-        return right(
-            self, m, s, 3 if t == 2 else t
-        )  # the general weight where the second is special
+    def wrong(self, m):  # ω₁ = 1, from which the general rule gives another second weight
+        return right(self, m)._replace(divisor=1.0)
 
-    monkeypatch.setattr(Chebyshev, "step", wrong)
+    monkeypatch.setattr(Chebyshev, "init", wrong)
     theorem = THEOREMS["chebyshev-worst-mode"]
     assert not Verdict(theorem, theorem.measure(0, True)).holds
 

@@ -87,6 +87,36 @@ def test_reciprocals_at_the_end_of_a_step_are_left_to_the_next_pass():
 
 
 @dataclass(frozen=True)
+class ReadsItsReciprocal(Own):
+    """Ends with the reciprocal with which it starts, but needs it at once as well."""
+
+    name = "reads-its-reciprocal"
+
+    def size(self, m, r):
+        known = m.assume(m.dot(r, r), lambda: (1e-9, 1e9), "of these prompts")
+        return m.reciprocal(known)
+
+    def init(self, m):
+        return State(m.zeros(), self.size(m, m.target()))
+
+    def step(self, m, s, t):
+        r = m.target() - m.matvec(s.alpha)
+        size = self.size(m, r)
+        change = 0.01 * r + 1e-3 * size * r + 1e-3 * s.extra * r
+        return State(m.bound(s.alpha + change, m.solution_norm, "these steps are short"), size)
+
+
+def test_what_the_rest_of_a_step_reads_is_not_left_to_the_next_pass():
+    task = PrescribedSpectrum(condition=30, supports=20, features=6)
+    prompt, top = task.draw(5, seed=0), task.max_eigenvalue
+    program = trace_loop(ReadsItsReciprocal(), max_eigenvalue=top, **SETTINGS)
+    assert {v.name for v in program.variables} == {"alpha", "extra"}
+    found = interpret(program, prompt, steps=4)
+    expected = solve(ReadsItsReciprocal(), prompt, steps=4, ridge=1.0, max_eigenvalue=top)
+    torch.testing.assert_close(found.predictions, expected.predictions, rtol=1e-9, atol=1e-10)
+
+
+@dataclass(frozen=True)
 class Decaying(Own):
     """A step length that falls with t."""
 

@@ -53,9 +53,14 @@ def chebyshev_factor(condition: float, steps: int) -> float:
     """1/T_t((κ+1)/(κ−1)), the worst mode's residual after t Chebyshev steps."""
     if condition == 1:
         return 1.0 if steps == 0 else 0.0
-    exponent = steps * acosh((condition + 1) / (condition - 1))
+    exponent = steps * chebyshev_angle(condition)
     # Beyond, cosh would overflow, and 2·exp(−x) is larger than 1/cosh(x) by less than round-off.
     return 1 / cosh(exponent) if exponent < 700 else 2 * exp(-exponent)
+
+
+def chebyshev_angle(condition: float) -> float:
+    """θ with cosh θ = (κ+1)/(κ−1), so that T_t((κ+1)/(κ−1)) = cosh tθ."""
+    return acosh((condition + 1) / (condition - 1))
 
 
 def heavy_ball_factor(condition: float, steps: int) -> float:

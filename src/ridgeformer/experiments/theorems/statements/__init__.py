@@ -27,7 +27,7 @@ ORDER = (
     "finite-termination", "diagonal-preconditioners", "width-rank", "effective-dimension",
     "query-error", "kernel-drift", "prediction-drift", "several-outputs", "inexact-fixed",
     "inexact-cg", "dot-products", "normaliser", "row-sums", "interpolated-products", "masking",
-    "compiled-model", "ablated-model", "ridge-weights", "depth-failure", "condition-failure",
+    "compiled-model", "looped-models", "ablated-model", "ridge-weights", "depth-failure", "condition-failure",
     "ridge-failure", "collinear", "smoother-temperature", "krr-temperature", "width-failure",
     "new-part", "shared-outputs", "without-reductions", "narrow-models", "round-off-fixed",
     "round-off-cg", "sizes", "size-law", "feature-conjugate-gradients", "causal-supports",

@@ -8,6 +8,7 @@ REFERENCES: dict[str, str] = {
     "cohen-1985": "G. Cohen, D. Dubois, J.-P. Quadrat, M. Viot: A linear-system-theoretic view of discrete-event processes and its use for performance evaluation in manufacturing. IEEE Transactions on Automatic Control 30, 210–220, 1985.",
     "cortes-mohri-talwalkar-2010": "C. Cortes, M. Mohri, A. Talwalkar: On the impact of kernel approximation on learning accuracy. AISTATS, 2010.",
     "eckart-young-1936": "C. Eckart, G. Young: The approximation of one matrix by another of lower rank. Psychometrika 1, 211–218, 1936.",
+    "giannou-2023": "A. Giannou, S. Rajput, J. Sohn, K. Lee, J. D. Lee, D. Papailiopoulos: Looped transformers as programmable computers. ICML, 2023.",
     "golub-overton-1988": "G. H. Golub, M. L. Overton: The convergence of inexact Chebyshev and Richardson iterative methods for solving linear systems. Numerische Mathematik 53, 571–593, 1988.",
     "golub-varga-1961": "G. H. Golub, R. S. Varga: Chebyshev semi-iterative methods, successive overrelaxation iterative methods, and second order Richardson iterative methods, parts I and II. Numerische Mathematik 3, 147–156 and 157–168, 1961.",
     "greenbaum-1997": "A. Greenbaum: Iterative Methods for Solving Linear Systems. SIAM, 1997.",
