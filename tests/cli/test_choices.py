@@ -129,7 +129,8 @@ def test_options_reach_the_kernel_and_the_solver(tmp_path):
         ),
         (
             ["cg", "--max-eigenvalue", "9", "--interval", "1", "2"],
-            "--interval is not an option of cg: leave it out, or use gd, richardson, heavy-ball or chebyshev.",
+            "--interval is not an option of cg: leave it out, or use gd, richardson, heavy-ball, "
+            "chebyshev, newton or gd++.",
         ),
         (
             ["cg", "--max-norm", "9"],
