@@ -6,13 +6,14 @@ Both have the same task, layers, width, heads and batch, and take turns in the s
 from __future__ import annotations
 
 import statistics
-import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from transformers import GPT2Config, GPT2Model
+from turns import ratio, turns
 
 from ridgeformer.tasks import Sample
 from ridgeformer.training import Group, Held, Recipe, Run
@@ -102,9 +103,9 @@ def speeds(queries: int, rounds: int = 30) -> tuple[float, float, float]:
     causal = with_queries(Recipe.load(RECIPES / "gp-causal.toml"), queries)
     pairs = with_queries(Recipe.load(RECIPES / "gp.toml"), queries)
     runs = [Plain(causal), *(Run(recipe, Path("unused"), Group()) for recipe in (causal, pairs))]
-    turns = [[train(run, 1) for run in runs] for _ in range(rounds + 2)][2:]
-    plain = causal.training.batch / statistics.median(turn[0] for turn in turns)
-    interleaved, pair = (statistics.median(turn[0] / turn[i] for turn in turns) for i in (1, 2))
+    times = turns(*(partial(train, run, 1) for run in runs), rounds=rounds)
+    plain = causal.training.batch / statistics.median(turn[0] for turn in times)
+    interleaved, pair = (statistics.median(turn[0] / turn[i] for turn in times) for i in (1, 2))
     return plain, interleaved, pair
 
 
@@ -121,33 +122,35 @@ def excess_of(run: Plain | Run, held: Held) -> float:
     return value
 
 
-def train(run: Plain | Run, steps: int) -> float:
-    """Takes some steps, and returns the seconds that they took."""
-    start = time.perf_counter()
+def train(run: Plain | Run, steps: int) -> None:
     for _ in range(steps):
         run.one_step()
         run.step += 1
-    return time.perf_counter() - start
 
 
-def seconds_to_reach(run: Plain | Run, held: Held, before: float, patience: float) -> float:
-    """Seconds of training alone, until the held-out error is as wanted or the patience ends."""
-    taken = before
-    while taken < patience and excess_of(run, held) > WANTED:
-        taken += train(run, 25)
-    return taken
+def steps_to_reach(run: Plain | Run, held: Held, patience: float) -> int:
+    """Steps of training until the held-out error is as wanted or the patience ends."""
+    while run.step < patience and excess_of(run, held) > WANTED:
+        train(run, 25)
+    return run.step
 
 
 def time_to_error() -> tuple[float, str]:
-    """Our training time over that of plain training, and a remark if plain training was stopped."""
+    """Our training time over that of plain training, and a remark if plain training was stopped.
+
+    Both are numbers of steps, which do not depend on the machine, times the time of a step, which is
+    compared in turns.
+    """
     plain = with_queries(Recipe.load(RECIPES / "gp-causal.toml"), 1)
+    recipe = Recipe.load(RECIPES / "gp.toml")
     held = Held.draw(plain.task, 512, seed=7)
-    ours = Run(Recipe.load(RECIPES / "gp.toml"), Path("unused"), Group())
-    mine = seconds_to_reach(ours, held, 0.0, float("inf"))
+    timed = Run(recipe, Path("unused"), Group()), Plain(plain)
+    step = ratio(*(partial(train, run, 1) for run in timed), rounds=30)
+    mine = steps_to_reach(Run(recipe, Path("unused"), Group()), held, float("inf"))
     trials = [Plain(plain, rate) for rate in RATES]
-    times = [train(trial, TRIAL) for trial in trials]
-    errors = [excess_of(trial, held) for trial in trials]
-    chosen = errors.index(min(errors))
-    theirs = seconds_to_reach(trials[chosen], held, times[chosen], PATIENCE * mine)
-    stopped = excess_of(trials[chosen], held) > WANTED
-    return mine / theirs, ", which was stopped at this" if stopped else ""
+    for trial in trials:
+        train(trial, TRIAL)
+    chosen = min(trials, key=lambda trial: excess_of(trial, held))
+    theirs = steps_to_reach(chosen, held, PATIENCE * mine * step)
+    stopped = excess_of(chosen, held) > WANTED
+    return step * mine / theirs, ", which was stopped at this" if stopped else ""

@@ -6,15 +6,15 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+import forward
 import torch
 from against_gpt2 import WANTED, speeds, time_to_error
 from rich.console import Console
 from rich.table import Table
 from sklearn.kernel_ridge import KernelRidge
+from turns import Call, fastest, ratio, threads
 
 import ridgeformer as rf
 
@@ -62,30 +62,44 @@ COMMANDS = {
 }
 
 
-def seconds(call: Callable[[], object], repeats: int = 5) -> float:
-    """The time of the fastest of several runs, after one to warm up."""
-    call()
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def growth(model: rf.CompiledModel, small: rf.Prompt, large: rf.Prompt) -> float:
+    """How many times as long the large prompt takes in a forward pass."""
+
+    def one_pass(prompt: rf.Prompt) -> Call:
+        tokens = prompt.tokens()
+        return lambda: model.transformer(tokens, prompt.supports + 1)
+
+    with torch.inference_mode(), threads(1):
+        return ratio(one_pass(large), one_pass(small))
 
 
-def forward_time(supports: int) -> float:
-    task = rf.PrescribedSpectrum(features=16, supports=supports, condition=100.0)
-    prompt = task.draw(1, seed=0)
+def linear_growth(small: int, large: int) -> float:
+    tasks = [
+        rf.PrescribedSpectrum(features=16, supports=k, condition=100.0) for k in (small, large)
+    ]
     model = rf.compile(
         rf.ConjugateGradient(),
         features=16,
         steps=8,
         ridge=1.0,
-        to=rf.LinearAttention(task.max_eigenvalue),
+        to=rf.LinearAttention(tasks[0].max_eigenvalue),
     )
-    tokens = prompt.tokens()
-    with torch.inference_mode():
-        return seconds(lambda: model.transformer(tokens, supports + 1))
+    return growth(model, *(task.draw(1, seed=0) for task in tasks))
+
+
+def softmax_growth(small: int, large: int) -> float:
+    tasks = [
+        rf.KernelDraw(kernel=rf.Linear(), features=8, supports=k, scale=0.3) for k in (small, large)
+    ]
+    model = rf.compile(
+        rf.Richardson(precondition="row-sum"),
+        kernel=rf.Gaussian(1.0),
+        features=8,
+        steps=4,
+        ridge=1.0,
+        to=rf.SoftmaxAttention(max_norm=4.0, max_supports=large),
+    )
+    return growth(model, *(task.draw(1, seed=0) for task in tasks))
 
 
 def compile_time() -> float:
@@ -96,7 +110,7 @@ def compile_time() -> float:
         with tempfile.TemporaryDirectory() as directory:
             model.save(Path(directory) / "m")
 
-    return seconds(compile_and_save, repeats=3)
+    return fastest(compile_and_save, rounds=3)
 
 
 def peak_memory(code: str, *arguments: str) -> float:
@@ -107,56 +121,28 @@ def peak_memory(code: str, *arguments: str) -> float:
     return float(result.stdout)
 
 
-def many_prompts() -> rf.Prompt:
-    return rf.KernelDraw(kernel=rf.Linear(), features=16, supports=64).draw(1000, seed=0)
-
-
-def scikit_learn_time(prompt: rf.Prompt) -> float:
-    """The time of kernel ridge regression by scikit-learn, one prompt after the other."""
+def scikit_learn(prompt: rf.Prompt) -> None:
+    """Kernel ridge regression by scikit-learn, one prompt after the other."""
     arrays = [t.numpy() for t in (prompt.phi, prompt.y, prompt.phi_query)]
-
-    def loop() -> None:
-        for phi, y, query in zip(*arrays, strict=True):
-            KernelRidge(alpha=1.0, kernel="linear").fit(phi, y).predict(query)
-
-    return seconds(loop, repeats=1)
+    for phi, y, query in zip(*arrays, strict=True):
+        KernelRidge(alpha=1.0, kernel="linear").fit(phi, y).predict(query)
 
 
-def oracle_ratios() -> tuple[float, float]:
-    """The time of scikit-learn over that of `krr`, and of `krr` over a bare batched Cholesky."""
-    prompt = many_prompts()
+def peers() -> tuple[float, float, float]:
+    """scikit-learn over `krr`, `krr` over a bare batched Cholesky, and scikit-learn over `solve`."""
+    cg = rf.ConjugateGradient()
+    prompt = rf.KernelDraw(kernel=rf.Linear(), features=16, supports=64).draw(1000, seed=0)
 
     def bare() -> None:
         system = prompt.phi @ prompt.phi.mT + torch.eye(64, dtype=torch.float64)
         alpha = torch.cholesky_solve(prompt.y, torch.linalg.cholesky(system))
         _ = (prompt.phi_query @ prompt.phi.mT) @ alpha
 
-    ours = seconds(lambda: rf.krr(prompt, ridge=1.0), repeats=15)
-    return scikit_learn_time(prompt) / ours, ours / seconds(bare, repeats=15)
-
-
-def solve_ratio() -> float:
-    """The time of scikit-learn over that of eight steps of batched CG, on the same prompts."""
-    cg, prompt = rf.ConjugateGradient(), many_prompts()
-    ours = seconds(lambda: rf.solve(cg, prompt, steps=8, ridge=1.0))
-    return scikit_learn_time(prompt) / ours
-
-
-def softmax_time(supports: int) -> float:
-    prompt = rf.KernelDraw(kernel=rf.Linear(), features=8, supports=supports, scale=0.3).draw(
-        1, seed=0
-    )
-    model = rf.compile(
-        rf.Richardson(precondition="row-sum"),
-        kernel=rf.Gaussian(1.0),
-        features=8,
-        steps=4,
-        ridge=1.0,
-        to=rf.SoftmaxAttention(max_norm=4.0, max_supports=supports),
-    )
-    tokens = prompt.tokens()
-    with torch.inference_mode():
-        return seconds(lambda: model.transformer(tokens, supports + 1))
+    krr: Call = lambda: rf.krr(prompt, ridge=1.0)  # noqa: E731
+    solve: Call = lambda: rf.solve(cg, prompt, steps=8, ridge=1.0)  # noqa: E731
+    loop: Call = lambda: scikit_learn(prompt)  # noqa: E731
+    with threads(1):
+        return ratio(loop, krr), ratio(krr, bare, rounds=15), ratio(loop, solve)
 
 
 def command_time(arguments: str) -> float:
@@ -164,12 +150,12 @@ def command_time(arguments: str) -> float:
     with tempfile.TemporaryDirectory() as directory:
         command = [sys.executable, "-m", "ridgeformer.cli", "compile", *arguments.split()]
         full = [*command, "--force", "--out", str(Path(directory) / "m")]
-        return seconds(lambda: subprocess.run(full, capture_output=True, check=True), repeats=1)
+        return fastest(lambda: subprocess.run(full, capture_output=True, check=True), rounds=1)
 
 
 def help_time() -> float:
     command = [sys.executable, "-m", "ridgeformer.cli", "--help"]
-    return seconds(lambda: subprocess.run(command, capture_output=True, check=True))
+    return fastest(lambda: subprocess.run(command, capture_output=True, check=True))
 
 
 def main() -> None:
@@ -189,22 +175,24 @@ def main() -> None:
         )
 
     with console.status("measuring"):
-        small, large = forward_time(1024), forward_time(16384)
-        add("forward at k = 16,384 over k = 1,024 (8 CG steps)", large / small, 20, True, "×")
+        for what, value, limit, at_most in forward.rows():
+            add(what, value, limit, at_most, "" if limit < 1 else "×")
+        what = "forward at k = 16,384 over k = 1,024 (8 CG steps)"
+        add(what, linear_growth(1024, 16384), 20, True, "×")
         add("memory at k = 65,536, p = 16, 8 CG steps", peak_memory(LARGE), 4, True, " GB")
         add("compile and save CG, p = 64, 32 steps", compile_time(), 2, True, " s")
-        small, large = softmax_time(512), softmax_time(2048)
-        add("softmax forward at k = 2,048 over k = 512 (4 steps)", large / small, 20, True, "×")
+        what = "softmax forward at k = 2,048 over k = 512 (4 steps)"
+        add(what, softmax_growth(512, 2048), 20, True, "×")
         # One n×n matrix of weights would take 0.5 GB at k = 8,192; a process without a prompt takes 0.3 GB.
         small, large = (peak_memory(SOFTMAX, str(k)) for k in (64, 8192))
         add("softmax: memory at k = 64", small, 0.6, True, " GB")
         add("softmax: memory at k = 8,192", large, 0.6, True, " GB")
         for name, arguments in COMMANDS.items():
             add(f"ridgeformer compile {name}", command_time(arguments), 5, True, " s")
-        faster, slower = oracle_ratios()
-        add("krr, 1,000 prompts of k = 64: faster than KernelRidge", faster, 20, False, "×")
+        krr, slower, solve = peers()
+        add("krr, 1,000 prompts of k = 64: faster than KernelRidge", krr, 20, False, "×")
         add("krr over a bare batched Cholesky", slower, 1.5, True, "×")
-        add("solve cg, 8 steps: faster than KernelRidge", solve_ratio(), 20, False, "×")
+        add("solve cg, 8 steps: faster than KernelRidge", solve, 20, False, "×")
         add("ridgeformer --help", help_time(), 0.5, True, " s")
     with console.status("training beside Hugging Face's GPT-2, some minutes"):
         plain, interleaved, single = speeds(queries=1)
@@ -218,7 +206,7 @@ def main() -> None:
     console.print(table)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     console.print(
-        f"peak memory of this process {peak:.2f} GB; times are the fastest of several runs"
+        f"peak memory of this process {peak:.2f} GB; times are the fastest of several, ratios medians over turns"
     )
     sys.exit(1 if failed else 0)
 

@@ -318,7 +318,7 @@ def test_long_sums_lose_no_more_digits():
 
 
 def test_long_softmax_attention_is_streamed(monkeypatch):
-    """PyTorch streams attention over keys and values of one size, and forms the matrix for others."""
+    """PyTorch streams rows of one size without gaps, and forms the matrix of weights for others."""
     config = TransformerConfig(**BASE, attention="softmax", dtype="float64")
     model, tokens = sparse_model(config), random_tokens(config, n=40)
     stream = torch.nn.functional.scaled_dot_product_attention
@@ -326,6 +326,7 @@ def test_long_softmax_attention_is_streamed(monkeypatch):
 
     def watched(q, k, v, **options):
         shapes.append((q.shape[3], k.shape[3], v.shape[3]))
+        assert q.stride(3) == k.stride(3) == v.stride(3) == 1
         return stream(q, k, v, **options)
 
     monkeypatch.setattr("ridgeformer.transformer.attention.SHORT", 0)

@@ -151,9 +151,9 @@ class PackedAttention:
         if self.layer.config.attention == "linear":
             z = self.layer.linear_causal(q, k, v, context)
         else:
-            if context > attention.SHORT:  # streamed attention needs keys and values of one size
+            if context > attention.SHORT:  # else PyTorch would form the matrix of weights
                 width = max(q.shape[3], size)
-                q, k, v = (F.pad(t, (0, width - t.shape[3])) for t in (q, k, v))
+                q, k, v = (F.pad(t, (0, width - t.shape[3])).contiguous() for t in (q, k, v))
             z = self.layer.softmax(q, k, v, context)[..., :size]
         return z.squeeze(1).permute(2, 0, 1)
 
