@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -158,6 +159,35 @@ def help_time() -> float:
     return fastest(lambda: subprocess.run(command, capture_output=True, check=True))
 
 
+EVERY_PREFIX = """
+import ridgeformer as rf
+task = rf.PrescribedSpectrum(features=8, supports=4096, condition=100.0)
+prompt = task.draw(1, seed=0)
+model = rf.compile(rf.ConjugateGradient(), features=8, steps=8, ridge=1.0, to=rf.LinearAttention(
+    task.max_eigenvalue, rf.Exact(), causal=True, every_prefix=True))
+model.predict_prefixes(prompt)
+"""
+
+
+def every_prefix_growth(turns: int = 5) -> float:
+    """The time of one pass over 8,192 pairs over that of 1,024, the median over turns of both."""
+    task = rf.PrescribedSpectrum(features=8, supports=8192, condition=100.0)
+    long = task.draw(1, seed=0)
+    short = rf.Prompt(long.phi[:, :1024], long.y[:, :1024], long.phi_query)
+    to = rf.LinearAttention(task.max_eigenvalue, rf.Exact(), causal=True, every_prefix=True)
+    model = rf.compile(rf.ConjugateGradient(), features=8, steps=8, ridge=1.0, to=to)
+    ratios = []
+    for turn in range(turns + 1):
+        times = []
+        for prompt in (short, long):
+            start = time.perf_counter()
+            model.predict_prefixes(prompt)
+            times.append(time.perf_counter() - start)
+        if turn:  # the first turn warms up
+            ratios.append(times[1] / times[0])
+    return statistics.median(ratios)
+
+
 def main() -> None:
     console = Console()
     table = Table(title=f"ridgeformer benchmarks ({torch.get_num_threads()} threads)")
@@ -194,6 +224,15 @@ def main() -> None:
         add("krr over a bare batched Cholesky", slower, 1.5, True, "×")
         add("solve cg, 8 steps: faster than KernelRidge", solve, 20, False, "×")
         add("ridgeformer --help", help_time(), 0.5, True, " s")
+        growth = every_prefix_growth()
+        add("every prefix of 8,192 pairs over 1,024 (8 CG steps)", growth, 10, True, "×")
+        add(
+            "memory for every prefix of 4,096 pairs, p = 8",
+            peak_memory(EVERY_PREFIX),
+            2,
+            True,
+            " GB",
+        )
     with console.status("training beside Hugging Face's GPT-2, some minutes"):
         plain, interleaved, single = speeds(queries=1)
         what = f"training, x y x y …: prompts/s over GPT2Model's {plain:.0f}"

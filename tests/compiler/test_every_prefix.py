@@ -59,13 +59,15 @@ def test_every_prefix_and_step_is_textbook_cg(features, supports, outputs, condi
     prompt, steps = task.draw(3, seed=0), min(8, features + 1)
     model = make(prompt, task.max_eigenvalue, steps)
     # Each prefix counts by itself: relative to its own largest prediction, or its own round-off.
-    used = excess(at_prefixes(model, prompt).numpy(), feature_predictions, prefixes(prompt), 1.0)
-    assert used.max() < 1
-    found = trajectory(model, prompt).predictions.numpy()
-    assert excess(found, feature_predictions, prompt, 1.0).max() < 1
-    everywhere = trajectory(model, prompt, prefixes=True).final
-    assert torch.equal(model.predict_prefixes(prompt), everywhere)
-    assert torch.equal(model.predict(prompt), everywhere[:, supports:])
+    found = at_prefixes(model, prompt)
+    assert excess(found.numpy(), feature_predictions, prefixes(prompt), 1.0).max() < 1
+    found[-1] = model.predict_prefixes(prompt)[:, : supports + 1].reshape(found[-1].shape)
+    assert excess(found.numpy(), feature_predictions, prefixes(prompt), 1.0).max() < 1
+    found = trajectory(model, prompt).predictions
+    assert excess(found.numpy(), feature_predictions, prompt, 1.0).max() < 1
+    for last in (model.predict(prompt), model.predict_prefixes(prompt)[:, supports:]):
+        found[-1] = last
+        assert excess(found.numpy(), feature_predictions, prompt, 1.0).max() < 1
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2, 3))])
@@ -180,14 +182,16 @@ def test_no_bit_of_a_prediction_depends_on_later_tokens(outputs):
     task = PrescribedSpectrum(features=3, supports=150, outputs=outputs, condition=20)
     prompt = task.draw(2, seed=0)
     model = make(prompt, 1e4, 3)
-    found = trajectory(model, prompt, prefixes=True).predictions
+    found, at_once = trajectory(model, prompt, prefixes=True).predictions, model.predict_prefixes
     for first in (0, 1, 30, 31, 32, 100, 149):
         phi, y = prompt.phi.clone(), prompt.y.clone()
         y[:, first:] = 3 * y[:, first:].flip(1) + 1
         phi[:, first + 1 :] = 2 * phi[:, first + 1 :].flip(1) - 0.1
-        changed = trajectory(model, Prompt(phi, y, -prompt.phi_query), prefixes=True).predictions
+        other = Prompt(phi, y, -prompt.phi_query)
+        changed = trajectory(model, other, prefixes=True).predictions
         # x_{first+1} is still the same, and its own y comes after it.
         assert torch.equal(changed[:, :, : first + 1], found[:, :, : first + 1])
+        assert torch.equal(at_once(other)[:, : first + 1], at_once(prompt)[:, : first + 1])
         assert (changed[1:, :, first + 1 :] != found[1:, :, first + 1 :]).float().mean() > 0.9
 
 
@@ -244,7 +248,7 @@ def test_heads_and_sites_say_what_they_are_for():
     w = stream[..., entry["columns"]].unflatten(-1, (2, 4))
     xs = torch.cat([prompt.phi, prompt.phi_query], dim=1)
     read = (w * xs[:, :, None]).sum(-1)
-    torch.testing.assert_close(read, model.predict_prefixes(prompt), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close(read, model.predict_prefixes(prompt), rtol=1e-11, atol=1e-11)
 
 
 def test_an_x_that_counted_as_a_pair_would_be_noticed(monkeypatch):
