@@ -60,7 +60,9 @@ def test_one_file_serves_every_number_of_steps(name, layers, dual_width, causal,
         assert float(apart) < 1e-12 * float(solver.predictions.abs().max())
     for steps in (1, 2, 3, 57):
         found = model.predict(PROMPT, steps)
-        torch.testing.assert_close(found, whole[steps], rtol=0, atol=0)
+        # A pass without records leaves out the zeros of the weights, and sums in another order.
+        promised = 1e-9 * float(whole.abs().max())
+        torch.testing.assert_close(found, whole[steps], rtol=0, atol=promised)
         torch.testing.assert_close(model(PROMPT, steps=steps), found, rtol=0, atol=0)
 
 
