@@ -14,6 +14,7 @@ from ridgeformer.compiler import catalogue
 from ridgeformer.compiler.catalogue import MAX_SUPPORTS
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import SOLVERS
+from ridgeformer.tasks import Prompt
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -53,7 +54,9 @@ def test_every_entry_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path
             apart = float((found.predictions - predictions).abs().max())
             assert apart <= allowed, f"{entry.label}, k = {supports}: {apart:.3g} > {allowed:.3g}"
             worst[entry.label] = max(worst.get(entry.label, 0.0), apart / allowed)
-            torch.testing.assert_close(model.predict(prompt), found.final, rtol=0, atol=0)
+            # A pass without records leaves out the zeros of the weights, and sums in another order.
+            near = 1e-12 * float(predictions.abs().max())
+            torch.testing.assert_close(model.predict(prompt), found.final, rtol=0, atol=near)
             if alpha is None or model.certificate.space != "dual":
                 continue
             if model.certificate.absolute_error is None:
@@ -78,7 +81,7 @@ def test_every_prefix_of_every_entry(outputs):
             assert found[:, :, 0].abs().max() == 0
             for i in range(1, 6 + 1):
                 before = Prompt(prompt.phi[:, :i], prompt.y[:, :i], xs[:, i : i + 1])
-                expected, _ = reference(entry, before)
+                expected, _ = reference(entry, before, STEPS[outputs])
                 apart = float((found[:, :, i : i + 1] - expected).abs().max())
                 assert apart <= 1e-9 * float(expected.abs().max()), f"{entry.label}, prefix {i}"
     assert tried >= 15

@@ -59,7 +59,9 @@ def test_model_equals_solver_at_every_step(name, precondition, mlp, features, su
     assert float(found.distance(program).max()) < 1e-10 * scale
     alpha, size = expected.states["alpha"], float(expected.states["alpha"].abs().max())
     torch.testing.assert_close(found.states["alpha"], alpha, rtol=0, atol=1e-10 * size)
-    torch.testing.assert_close(model.predict(prompt), found.final, rtol=0, atol=0)
+    # A pass without records leaves out the zeros of the weights, and sums in another order.
+    near = 1e-9 * float(found.final.abs().max())
+    torch.testing.assert_close(model.predict(prompt), found.final, rtol=0, atol=near)
     if name.startswith("cg") and precondition == "none":
         assert excess(found.predictions.numpy(), dual_predictions, prompt, 1.0).max() < 1
 
