@@ -47,8 +47,10 @@ def test_every_loop_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path,
                     far = float((found.states["alpha"] - alpha[: steps + 1]).abs().max())
                     assert far <= 1e-9 * float(alpha.abs().max()), f"α of {entry.label}"
         once = model.predict(prompt, steps)
-        torch.testing.assert_close(once, found.final, rtol=0, atol=0)
-        torch.testing.assert_close(model.unrolled(steps).predict(prompt), once, rtol=0, atol=0)
+        # A pass without records leaves out the zeros of the weights, and sums in another order.
+        torch.testing.assert_close(once, found.final, rtol=0, atol=1e-11 * largest)
+        same = trajectory(model.unrolled(steps), prompt).final
+        torch.testing.assert_close(same, found.final, rtol=0, atol=0)
         arrays = (x.numpy() for x in (prompt.phi, prompt.y, prompt.phi_query))
         in_numpy = run(tmp_path / str(index), *arrays, loops=steps)
         assert np.abs(in_numpy - once.numpy()).max() < 1e-11 * largest, entry.label
@@ -62,6 +64,11 @@ def test_everything_with_exact_products_loops_with_as_many_layers_a_step():
             assert "one head, not an iteration" in tried.reason
         elif isinstance(entry.target.products, Interpolated):
             assert "Interpolated products err in every step" in tried.reason
+        elif entry.every_prefix:
+            assert "leave `looped=True` out" in tried.reason
+        elif tried.model is None:
+            assert "cannot be looped" in tried.reason
+            assert entry.solver.name in ("newton", "gd++", "cg-predicted")
         elif "polynomial" not in entry.label:
             first, stop = tried.model.transformer.config.loop
             few, many = (entry.compile(steps=t).transformer.config.n_layers for t in (8, 10))
