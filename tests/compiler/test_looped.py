@@ -17,9 +17,9 @@ from ridgeformer.compiler import (
     compile,
     size_report,
 )
-from ridgeformer.kernels import Gaussian, Linear
+from ridgeformer.kernels import Gaussian, Linear, Polynomial
 from ridgeformer.models import load, reference, residual_stream, trajectory
-from ridgeformer.solvers import Solver, krr, make_solver, solve
+from ridgeformer.solvers import IterativeNewton, Solver, krr, make_solver, solve
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
 from ridgeformer.transformer import ablate_head
 from ridgeformer.types import Refusal
@@ -91,6 +91,40 @@ def test_a_loop_computes_what_the_written_out_model_does(name, precondition, pro
         model = make(name, precondition, products, looped=False, steps=steps)
         apart = (loop.predict(PROMPT, steps) - model.predict(PROMPT)).abs().max()
         assert float(apart) < 1e-13 * float(model.predict(PROMPT).abs().max())
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Polynomial(degree=2)])
+def test_newton_in_a_loop_computes_the_bits_of_the_written_out_model(kernel, tmp_path):
+    """Its pass multiplies by 2, which is exact, where the written out model changes the unit."""
+    solver, to = IterativeNewton(plain=True), LinearAttention(400.0, Exact())
+    settings = {"features": 4, "ridge": 1.0, "to": to, "kernel": kernel}
+    prompt = Prompt(0.5 * PROMPT.phi, PROMPT.y, 0.5 * PROMPT.phi_query)
+    compile(solver, looped=True, **settings).save(tmp_path / "model")
+    loop = load(tmp_path / "model")
+    assert isinstance(loop, CompiledModel)
+    size = size_report(loop)
+    assert size["layers per step"] == 1
+    assert (size["d_model"], size["layers"]) == (12, 4) or kernel != Linear()
+    for steps in (1, 2, 3, 12):
+        model = compile(solver, steps=steps, **settings)
+        found, expected = trajectory(loop, prompt, steps=steps), trajectory(model, prompt)
+        torch.testing.assert_close(found.final, expected.final, rtol=0, atol=0)
+        largest = float(expected.predictions.abs().max())
+        apart = (found.predictions - expected.predictions).abs().max()
+        assert float(apart) < 1e-13 * largest, "earlier steps are read by early exits"
+        written_out = trajectory(loop.unrolled(steps), prompt)
+        torch.testing.assert_close(written_out.predictions, found.predictions, rtol=0, atol=0)
+
+
+def test_newton_does_not_drift_however_long_it_runs():
+    """A pass squares the error of the inverse; what it does not see does not reach a prediction."""
+    loop = compile(
+        IterativeNewton(plain=True), features=4, ridge=1.0, to=LinearAttention(TOP), looped=True
+    )
+    exact = krr(PROMPT, ridge=1.0)
+    for steps in (30, 200, 3000):
+        found = loop.predict(PROMPT, steps)
+        assert float((found - exact).abs().max()) < 1e-13 * float(exact.abs().max())
 
 
 def test_heavy_ball_reaches_what_its_unrolled_version_does():
@@ -341,8 +375,21 @@ def test_a_model_without_a_loop_leaves_no_choice():
             "one head, not an iteration, and there is nothing to repeat: leave `looped` out",
         ),
         (make_solver("block-cg"), Linear(), LinearAttention(9.0), "its state is a matrix"),
+        (
+            make_solver("newton"),
+            Linear(),
+            LinearAttention(9.0),
+            "use `plain=True`, whose steps are",
+        ),
+        (make_solver("gd++"), Linear(), LinearAttention(9.0), "constants of its own"),
+        (
+            IterativeNewton(plain=True),
+            Linear(),
+            SoftmaxAttention(1.0, 8),
+            "only where linear attention lets each of them read all supports",
+        ),
     ],
-    ids=["interpolated", "smoother", "matrix"],
+    ids=["interpolated", "smoother", "matrix", "centred", "reshaped", "registers"],
 )
 def test_what_cannot_be_looped_is_refused(solver, kernel, to, message):
     with pytest.raises(Refusal, match=message):

@@ -1,5 +1,7 @@
 """Every combination that compiles as a loop: the solver at every number of steps, in NumPy as well."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,19 +12,26 @@ from promise import excess_of
 from ridgeformer.compiler import Exact, Interpolated, catalogue
 from ridgeformer.compiler.catalogue import MAX_SUPPORTS
 from ridgeformer.models import trajectory
+from ridgeformer.solvers import IterativeNewton
 from ridgeformer.types import Refusal
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-LOOPED = ["gd", "richardson", "heavy-ball", "chebyshev", "cg"]
+LOOPED = ["gd", "richardson", "heavy-ball", "chebyshev", "cg", "newton"]
+VARIANTS = {"newton": IterativeNewton(plain=True)}
+"""Those of which only a variant can be looped."""
 STEPS = {1: (1, 4), 2: (2,)}
 """By the number of outputs."""
 
 
 def models(solver, outputs):
     for entry, tried in catalogue.looped_attempts().items():
-        if tried.model is not None and entry.solver.name == solver:
-            yield entry, tried.model if outputs == 1 else tried.entry.compile(outputs=outputs)
+        if entry.solver.name == solver:
+            if solver in VARIANTS:
+                variant = replace(entry, solver=VARIANTS[solver])
+                yield variant, replace(variant, looped=True).compile(outputs=outputs)
+            elif tried.model is not None:
+                yield entry, tried.model if outputs == 1 else tried.entry.compile(outputs=outputs)
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -52,7 +61,7 @@ def test_every_loop_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path,
         same = trajectory(model.unrolled(steps), prompt).final
         torch.testing.assert_close(same, found.final, rtol=0, atol=0)
         arrays = (x.numpy() for x in (prompt.phi, prompt.y, prompt.phi_query))
-        in_numpy = run(tmp_path / str(index), *arrays, loops=steps)
+        in_numpy = run(tmp_path / str(index), *arrays, loops=model.loops(steps))
         assert np.abs(in_numpy - once.numpy()).max() < 1e-11 * largest, entry.label
     label = max(worst, key=worst.__getitem__)
     record_property("largest error over what is allowed", f"{worst[label]:.2g} ({label})")
@@ -69,6 +78,7 @@ def test_everything_with_exact_products_loops_with_as_many_layers_a_step():
         elif tried.model is None:
             assert "cannot be looped" in tried.reason
             assert entry.solver.name in ("newton", "gd++", "cg-predicted")
+            assert entry.solver.name != "newton" or "use `plain=True`" in tried.reason
         elif "polynomial" not in entry.label:
             first, stop = tried.model.transformer.config.loop
             few, many = (entry.compile(steps=t).transformer.config.n_layers for t in (8, 10))

@@ -13,7 +13,7 @@ from torch import Tensor
 from ridgeformer.compiler.domain import Domain
 from ridgeformer.compiler.job import Job
 from ridgeformer.kernels import Kernel, kernel_from
-from ridgeformer.program import Program, Space
+from ridgeformer.program import LoopedProgram, Program, Space
 from ridgeformer.solvers import EagerMachine, Solver
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal, counted
@@ -24,7 +24,7 @@ SLACK = {"float64": 1e-9, "float32": 1e-5}
 QUERY_ROOM = 1e6
 """Queries may be this many times as long as the largest singular value of the supports."""
 
-OPTIONAL = ("options", "every_prefix", "looped")
+OPTIONAL = ("options", "every_prefix", "looped", "steps_before_loop")
 """Entries that older files lack, and that are left out where they say nothing."""
 
 PROMISE = {"float64": (1e-9, 100.0), "float32": (1e-3, 100.0)}
@@ -71,6 +71,8 @@ class Certificate:
     is then that of the prompt with all of its prefixes, and the promise is for each of them."""
     looped: bool = False
     """Whether the number of steps is chosen when the model is run; `steps` is then the largest."""
+    steps_before_loop: int = 0
+    """How many steps a looped model takes before its loop, which is then run that much less often."""
 
     def to_dict(self) -> dict[str, Any]:
         return {name: v for name, v in asdict(self).items() if v or name not in OPTIONAL}
@@ -107,7 +109,7 @@ class Certificate:
         error = self.relative_error
         if error is not None:
             error = max(PROMISE[self.dtype][0], error * steps / self.steps)
-        return replace(self, steps=steps, looped=False, relative_error=error)
+        return replace(self, steps=steps, looped=False, steps_before_loop=0, relative_error=error)
 
     @property
     def slack(self) -> float:
@@ -339,6 +341,7 @@ def certify(
         absolute_error=absolute_error if absolute_error != inf else None,
         options=solver_options(job.solver),
         looped=job.looped,
+        steps_before_loop=program.steps_before if isinstance(program, LoopedProgram) else 0,
     )
 
 

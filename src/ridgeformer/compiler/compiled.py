@@ -121,15 +121,22 @@ class CompiledModel:
     def loops(self, steps: int | None) -> int:
         """How often the transformer's loop is run for so many steps; refuses what is not certified."""
         certificate = self.certificate.at(steps)
-        return certificate.steps if self.certificate.looped else 1
+        return (
+            certificate.steps - self.certificate.steps_before_loop if self.certificate.looped else 1
+        )
 
     def unrolled(self, steps: int) -> CompiledModel:
         """An ordinary model that takes that many steps of a looped one, for whatever reads layers."""
         return CompiledModel(
             unrolled_transformer(self.transformer, self.loops(steps)),
             self.certificate.at(steps),
-            unrolled_sites(self.sites, self.transformer.config, steps),
+            self.sites_of(steps),
         )
+
+    def sites_of(self, steps: int | None) -> dict[str, Any]:
+        """The sites of a run of so many steps, the blocks numbered as they are applied."""
+        taken = self.certificate.at(steps).steps
+        return unrolled_sites(self.sites, self.transformer.config, taken, self.loops(steps))
 
     def save(self, directory: str | Path, force: bool = False) -> None:
         extra = {"certificate": self.certificate.to_dict(), "sites": self.sites}

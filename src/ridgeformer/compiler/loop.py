@@ -21,6 +21,8 @@ class Carried:
     """As a pass leaves it."""
     after: Cell | None = None
     """As the blocks after the loop find it, if they read it."""
+    between: Cell | None = None
+    """A value that attention leaves in its channels on the way from start to end, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,9 @@ class Loop:
     first: int
     stop: int
     carried: tuple[Carried, ...]
-    predictions: tuple[Cell, Cell]
-    """The prediction from the iterate that a pass finds, and the same after the loop."""
+    predictions: tuple[Cell, Cell] | None = None
+    """The prediction from the iterate that a pass finds, and the same after the loop; None if passes
+    predict nothing."""
 
     @property
     def blocks(self) -> tuple[int, int]:
@@ -49,24 +52,27 @@ class Loop:
     @property
     def same_columns(self) -> list[tuple[Cell, Cell]]:
         """Pairs of cells of which the second takes the columns of the first, later."""
-        return [*((v.start, v.end) for v in self.carried), self.predictions]
+        predicted = [] if self.predictions is None else [self.predictions]
+        return [*((v.start, v.end) for v in self.carried), *predicted]
 
     @property
     def replaced(self) -> list[tuple[Cell, Cell]]:
         """Pairs of an old value and the one that takes its channels."""
-        old = [v.after for v in self.carried if v.end is self.predictions[0] and v.after]
-        return [
-            *((v.start, v.end) for v in self.carried),
-            *((cell, self.predictions[1]) for cell in old),
-        ]
+        pairs = [(v.start, v.end) for v in self.carried]
+        if self.predictions is not None:
+            during, after = self.predictions
+            pairs += [(v.after, after) for v in self.carried if v.end is during and v.after]
+        return pairs
 
     def may_continue(self, old: Cell, new: Cell) -> bool:
         """Whether a cell may continue in the channels of another that dies with it.
 
-        What is carried has channels of its own: its end continues in those of its start or is written
-        to them afresh, and nothing else does.
+        What is carried has channels of its own: its end continues in those of its start, at once or
+        after what is between, or is written to them afresh, and nothing else does.
         """
         for v in self.carried:
-            if new is v.end:
+            if new is v.between:
                 return old is v.start
-        return all(old not in (v.before, v.start, v.end, v.after) for v in self.carried)
+            if new is v.end:
+                return old is (v.between or v.start)
+        return all(old not in (v.before, v.start, v.between, v.end, v.after) for v in self.carried)

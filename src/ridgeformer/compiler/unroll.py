@@ -9,18 +9,28 @@ from typing import Any
 from ridgeformer.transformer import Transformer, TransformerConfig
 
 
-def unrolled_sites(sites: dict[str, Any], config: TransformerConfig, steps: int) -> dict[str, Any]:
+def unrolled_sites(
+    sites: dict[str, Any], config: TransformerConfig, steps: int, loops: int
+) -> dict[str, Any]:
     """The sites with an entry for each step, the blocks numbered as they are applied."""
 
     def of_steps(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [one for entry in entries for one in repeated(entry, steps)]
+        later = 0 if config.loop is None else (loops - 1) * (config.loop[1] - config.loop[0])
+        return [one for entry in entries for one in repeated(exit_after(entry, later), steps)]
 
     return {
         **sites,
         "predictions": of_steps(sites["predictions"]),
         "states": {name: of_steps(entries) for name, entries in sites["states"].items()},
-        "layers": [sites["layers"][block] for block in config.applied(steps)],
+        "layers": [sites["layers"][block] for block in config.applied(loops)],
     }
+
+
+def exit_after(entry: dict[str, Any], later: int) -> dict[str, Any]:
+    """The entry; the blocks of an early exit, which stand behind a loop, are so many further on."""
+    if "through" not in entry:
+        return entry
+    return entry | {"through": [block + later for block in entry["through"]]}
 
 
 def repeated(entry: dict[str, Any], steps: int) -> Iterator[dict[str, Any]]:

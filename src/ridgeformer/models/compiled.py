@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.compiler.unroll import unrolled_sites
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edits, Record, Transformer
 from ridgeformer.types import Trajectory
@@ -33,7 +32,7 @@ def trajectory(
     """
     loops = model.loops(steps)
     model.certificate.check(prompt)
-    sites = unrolled_sites(model.sites, model.transformer.config, loops)
+    sites = model.sites_of(steps)
     kept = sites["states"] if states and model.certificate.space == "dual" else {}
     entries = [*sites["predictions"], *(entry for line in kept.values() for entry in line)]
     tokens, context = sequence = model.sequence(prompt)
@@ -45,7 +44,7 @@ def trajectory(
     def read(entry: dict[str, Any], tokens: Tensor) -> Tensor:
         stream = values_at[str(entry["site"])]
         if "through" in entry:
-            stream = early_exit(model.transformer, stream, first + context, entry)
+            stream = early_exit(model.transformer, stream, first + context, entry, loops)
         stream = stream[:, first + tokens]
         value: Tensor = stream[..., entry["columns"]] * entry.get("scale", 1.0)
         return value / stream[..., entry["over"]] if "over" in entry else value
@@ -62,14 +61,15 @@ def trajectory(
 
 
 def early_exit(
-    transformer: Transformer, stream: Tensor, context: int, entry: dict[str, Any]
+    transformer: Transformer, stream: Tensor, context: int, entry: dict[str, Any], loops: int
 ) -> Tensor:
     """The stream of an early step, with some columns in another unit, put through the last blocks."""
+    applied = transformer.config.applied(loops)
     with torch.inference_mode():
         stream = stream.clone()
         stream[..., entry["times"]["columns"]] *= entry["times"]["factor"]
         for layer in range(*entry["through"]):
-            stream = transformer.blocks[layer](stream, context, (), f"blocks.{layer}")
+            stream = transformer.blocks[applied[layer]](stream, context, (), f"blocks.{layer}")
         return stream
 
 

@@ -43,11 +43,13 @@ def interpret(
     if isinstance(program, LoopedProgram):
         once = carry_out(program.ops[: program.before], {})
         found = {v.carried: start(v, once, machine) for v in program.variables}
-        alphas = [found[program.alpha.carried]]
-        for _ in range(passes(program, steps)):
+        asked = steps_within(program, steps)
+        alphas = [machine.zeros()] * program.steps_before + [found[program.alpha.carried]]
+        for _ in range(program.steps_before, asked):
             values = carry_out(program.ops[program.before :], once | found)
             found = {v.carried: values[v.end] for v in program.variables}
             alphas.append(found[program.alpha.carried])
+        alphas = alphas[: asked + 1]
     else:
         values = carry_out(program.ops, {})
         states = [state["alpha"] for state in program.states]
@@ -64,7 +66,7 @@ def start(variable: Variable, values: Values, machine: EagerMachine) -> Tensor:
     return (zeros if variable.carried.kind == "vector" else zeros[:, :1]) + variable.start
 
 
-def passes(program: LoopedProgram, steps: int | None) -> int:
+def steps_within(program: LoopedProgram, steps: int | None) -> int:
     if steps is None or not 0 <= steps <= program.most_steps:
         raise Refusal(
             f"The program is a loop: `steps` must be between 0 and {program.most_steps:,}, got {steps}."

@@ -47,7 +47,9 @@ class LoopedProgram(Program):
     before: int = 0
     """How many of the operations are done once, before the loop."""
     most_steps: int = 1
-    """The bounds hold for so many passes."""
+    """The bounds hold for so many steps."""
+    steps_before: int = 0
+    """How many steps are taken before the first pass; every pass is one more."""
 
     @property
     def steps(self) -> int:

@@ -306,3 +306,12 @@ def describe(op: Op) -> str:
             return f"{operator} {v}" if key is None else f"{key} {operator} {v}"
         case Carried(variable=variable):
             return f"{variable} of the last pass"
+
+
+def ancestors(program: Program, channel: Channel | None) -> set[Channel]:
+    """A channel and all that it is computed from."""
+    needed = {channel}
+    for op in reversed(program.ops):
+        if op.out in needed:
+            needed.update(inputs(op))
+    return {c for c in needed if c is not None}

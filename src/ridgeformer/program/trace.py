@@ -237,8 +237,8 @@ class TracingMachine(Machine):
         if not self.scope.operators:
             raise Refusal(
                 "its state is a polynomial in the kernel matrix, which tokens hold together only where "
-                "linear attention lets each of them read all supports, and not in a loop: use "
-                "`to=LinearAttention(…)` without `causal=True` and `looped=True`."
+                "linear attention lets each of them read all supports: use `to=LinearAttention(…)` "
+                "without `causal=True`."
             )
         return self.traced(ops.Identity, "operator", "I")
 

@@ -90,7 +90,7 @@ def trace_loop(
     space: Space = "dual",
     scope: Scope | None = None,
 ) -> LoopedProgram:
-    """The program of a loop that runs the solver, with bounds for up to `steps` passes.
+    """The program of a loop that runs the solver, with bounds for up to `steps` steps.
 
     A step that asks for its number t is refused: a loop repeats one step. Bounds may depend on t; those
     of a later step must hold for the earlier ones as well.
@@ -113,6 +113,7 @@ def trace_loop(
             machine.scope.row_sums,
             solver.smooths,
             most_steps=most,
+            steps_before=solver.steps_before_loop,
         )
         return with_variables(program, variables)
 

@@ -41,6 +41,9 @@ class Solver(ABC):
         A step that does not read t, but in bounds, can be repeated by a loop.
         """
 
+    steps_before_loop = 0
+    """How many steps `loop_start` has taken already."""
+
     def loop_start(self, m: Machine) -> State:
         """The state before the first pass of a loop, all of whose passes are the same step."""
         return self.init(m)

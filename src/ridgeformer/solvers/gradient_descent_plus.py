@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
 from ridgeformer.solvers.machine import Interval, Machine, Value
+from ridgeformer.types import Refusal
 
 
 class PlusState(NamedTuple):
@@ -34,6 +35,12 @@ class GradientDescentPlus(Solver):
 
     def init(self, m: Machine) -> PlusState:
         return PlusState(m.zeros(), m.identity(), None)
+
+    def loop_start(self, m: Machine) -> PlusState:
+        raise Refusal(
+            "every step has constants of its own, which fit the features that the last one left; leave "
+            "`looped=True` out."
+        )
 
     def step(self, m: Machine, s: PlusState, t: int) -> PlusState:
         lo, hi = s.interval or self.interval or m.interval("none")

@@ -7,14 +7,15 @@ from typing import NamedTuple
 
 from ridgeformer.solvers.base import Solver
 from ridgeformer.solvers.machine import Interval, Machine, Value
+from ridgeformer.types import Refusal
 
 
 class NewtonState(NamedTuple):
     alpha: Value
     inverse: Value | None
     """X, an approximation of A⁻¹; None before the first step."""
-    error: float
-    """e, for which the eigenvalues of XA lie within 1 ± e."""
+    error: float | None
+    """e, for which the eigenvalues of XA lie within 1 ± e; None in the plain iteration."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +35,31 @@ class IterativeNewton(Solver):
     interval: Interval | None = None
 
     name = "newton"
+    steps_before_loop = 1
 
     def init(self, m: Machine) -> NewtonState:
-        return NewtonState(m.zeros(), None, 1.0)
+        return NewtonState(m.zeros(), None, None)
+
+    def loop_start(self, m: Machine) -> NewtonState:
+        """The first step only chooses a multiple of I; those that follow are alike if they are plain."""
+        if not self.plain:
+            raise Refusal(
+                "every step centres the spectrum by a number of its own; use `plain=True`, whose steps "
+                "are all the same."
+            )
+        return self.step(m, self.init(m), 1)
 
     def step(self, m: Machine, s: NewtonState, t: int) -> NewtonState:
         lo, hi = self.interval or m.interval("none")
+        error = None
         if s.inverse is None:
-            X, error = (2 / (lo + hi)) * m.identity(), (hi - lo) / (hi + lo)
+            X = (2 / (lo + hi)) * m.identity()
+            error = None if self.plain else (hi - lo) / (hi + lo)
         else:
-            squared = s.error**2
-            centre = 1.0 if self.plain else 2 / (2 - squared)
-            X = centre * (2 * s.inverse - m.product(s.inverse, s.inverse))
-            error = squared if self.plain else squared / (2 - squared)
+            X = 2 * s.inverse - m.product(s.inverse, s.inverse)
+            if s.error is not None:
+                squared = s.error**2
+                X, error = 2 / (2 - squared) * X, squared / (2 - squared)
         X = m.bound(X, lambda: 2 / m.ridge, "the eigenvalues of XA lie between 0 and 2")
         first = m.apply(X, m.target())
         alpha = m.bound(

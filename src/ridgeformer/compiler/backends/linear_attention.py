@@ -49,7 +49,7 @@ class LinearBackend(Backend):
 
     @property
     def scope(self) -> Scope:
-        return Scope(operators=not self.causal and not self.job.looped)
+        return Scope(operators=not self.causal)
 
     def trace(self) -> Program:
         return self.job.trace(

@@ -23,7 +23,16 @@ from math import ceil, log2, sqrt
 
 import numpy as np
 
+from ridgeformer.compiler.backends.looped_operators import looped_operators
 from ridgeformer.compiler.backends.lowering import Lowering
+from ridgeformer.compiler.backends.operator_values import (
+    Image,
+    Images,
+    Iterate,
+    Operator,
+    Residual,
+    Value,
+)
 from ridgeformer.compiler.circuit import (
     START,
     SUPPORT,
@@ -38,58 +47,12 @@ from ridgeformer.compiler.circuit import (
     scaled,
     whole,
 )
-from ridgeformer.program import ops
-from ridgeformer.program.ops import Channel, Op, Program, inputs
+from ridgeformer.program import LoopedProgram, ops
+from ridgeformer.program.ops import Channel, Op, Program, ancestors, inputs
 from ridgeformer.types import Refusal
 
 LARGEST_UNIT = 1e30
 """Beyond this many doublings nothing is left to improve."""
-
-
-@dataclass(frozen=True)
-class Operator:
-    """coefficient·(the images in the cells) + Σ coefficient·left·A·key·right, the latter not yet stored."""
-
-    coefficient: float
-    cells: Images | None
-    terms: tuple[tuple[float, Operator, Operator, Operator], ...] = ()
-
-
-@dataclass(frozen=True)
-class Images:
-    """Where the image of a token's features is: 0 at the queries, and, if it is kept, also there."""
-
-    context: Cell
-    everywhere: Cell | None
-
-
-Term = tuple[float, Cell, Operator, Operator]
-"""coefficient·key·query·(y − Aα), where the cell holds the ρ of α"""
-
-
-@dataclass(frozen=True)
-class Iterate:
-    """ρ = y − the predictions of a vector: y, or the ρ of another vector, minus heads."""
-
-    base: Cell
-    terms: tuple[Term, ...] = ()
-
-
-@dataclass(frozen=True)
-class Image:
-    """K α for the vector α in a channel."""
-
-    of: Channel
-
-
-@dataclass(frozen=True)
-class Residual:
-    """y − A α for the vector α in a channel; y itself without one."""
-
-    of: Channel | None
-
-
-Value = Operator | Iterate | Image | Residual
 
 
 @dataclass
@@ -99,6 +62,20 @@ class OperatorLowering(Lowering):
     values: dict[Channel, Value] = field(default_factory=dict)
 
     def circuit(self, program: Program) -> Circuit:
+        self.prepare(program)
+        if isinstance(program, LoopedProgram):
+            built = looped_operators(self, program)
+        else:
+            built = super().circuit(program)
+        rows = sqrt(self.ridge) * np.eye(self.features)
+        return replace(
+            built,
+            registers={self.phi: rows, self.copy: rows},
+            repeated=(self.copy,) if self.phi is self.raw else (),
+        )
+
+    def prepare(self, program: Program) -> None:
+        """What every program of this kind begins with: the images under I, 0 at the queries."""
         self.program = program
         self.needed = ancestors(program, program.states[-1]["alpha"])
         """What the last iterate depends on; iterates that it does not depend on are early exits."""
@@ -108,13 +85,6 @@ class OperatorLowering(Lowering):
         """Whether images are needed at the queries."""
         self.first = self.copied_features()
         self.identity = Operator(1.0, Images(self.first, self.phi))
-        built = super().circuit(program)
-        rows = sqrt(self.ridge) * np.eye(self.features)
-        return replace(
-            built,
-            registers={self.phi: rows, self.copy: rows},
-            repeated=(self.copy,) if self.phi is self.raw else (),
-        )
 
     def run(self, program: Program) -> None:
         super().run(program)
@@ -244,30 +214,36 @@ class OperatorLowering(Lowering):
                 f"{self.program.solver} doubles the unit of its state in every step, and after so many "
                 "steps a weight would overflow: use fewer `steps`."
             )
-        reads = [form for _, *factors in value.terms for f in factors for form in self.forms(f)]
-        time = self.s.attention_time([whole(old.context), *reads])
-
-        def updated(before: Cell, at_queries: bool) -> Cell:
-            out = self.s.new(
-                channel.name, "everywhere", self.features, time, variable=channel.variable
-            )
-            self.s.copy(out, whole(before))
-            for c, left, key, right in value.terms:
-                query = self.everywhere(right) if at_queries else self.context(right)
-                # The value is 0 at the queries, so the features themselves may be the key of I.
-                plain = key is self.identity and not self.at_queries
-                by = self.everywhere(key) if plain else self.context(key)
-                written = [Output(scaled(self.context(left), c / unit), out)]
-                self.s.head(
-                    time, "operator", channel.name, "everywhere", "everywhere", [query],
-                    [by], written,
-                )  # fmt: skip
-            return out
-
-        context = updated(old.context, False)
-        kept = self.at_queries and old.everywhere is not None
-        everywhere = updated(old.everywhere, True) if kept and old.everywhere else None
+        time = self.time_of_update(value)
+        context = self.updated(old.context, value, channel, time)
+        everywhere = None
+        if self.at_queries and old.everywhere is not None:
+            everywhere = self.updated(old.everywhere, value, channel, time, at_queries=True)
         return Operator(unit, Images(context, everywhere))
+
+    def updated(
+        self, before: Cell, value: Operator, channel: Channel, time: int, at_queries: bool = False
+    ) -> Cell:
+        """What was in the cell, and the products of the value in units of its coefficient."""
+        out = self.s.new(channel.name, "everywhere", self.features, time, variable=channel.variable)
+        self.s.copy(out, whole(before))
+        for c, left, key, right in value.terms:
+            query = self.everywhere(right) if at_queries else self.context(right)
+            # The value is 0 at the queries, so the features themselves may be the key of I.
+            plain = key is self.identity and not self.at_queries
+            by = self.everywhere(key) if plain else self.context(key)
+            written = [Output(scaled(self.context(left), c / value.coefficient), out)]
+            self.s.head(
+                time, "operator", channel.name, "everywhere", "everywhere", [query],
+                [by], written,
+            )  # fmt: skip
+        return out
+
+    def time_of_update(self, value: Operator) -> int:
+        """The first attention that can add the products of a value to what is stored of it."""
+        assert value.cells is not None
+        reads = [form for _, *factors in value.terms for f in factors for form in self.forms(f)]
+        return self.s.attention_time([whole(value.cells.context), *reads])
 
     def forms(self, operator: Operator) -> list[Form]:
         assert operator.cells is not None
@@ -367,12 +343,3 @@ def operator_in(program: Program, step: int) -> Channel:
             f"it has {len(channels)} operators instead of one from which the iterate could be formed."
         )
     return channels[0]
-
-
-def ancestors(program: Program, channel: Channel | None) -> set[Channel]:
-    """A channel and all that it is computed from."""
-    needed = {channel}
-    for op in reversed(program.ops):
-        if op.out in needed:
-            needed.update(inputs(op))
-    return {c for c in needed if c is not None}

@@ -19,6 +19,7 @@ from ridgeformer.solvers import (
     ConjugateGradient,
     GradientDescent,
     HeavyBall,
+    IterativeNewton,
     Solver,
     krr,
 )
@@ -47,6 +48,7 @@ def methods() -> list[tuple[Solver, Bound]]:
         (GradientDescent(), tuned(theory.richardson_factor)),
         (HeavyBall(), tuned(theory.heavy_ball_factor)),
         (Chebyshev(), tuned(theory.chebyshev_factor)),
+        (IterativeNewton(plain=True), tuned(theory.plain_newton_factor)),
         (
             ConjugateGradient(),
             lambda prompt, steps: theory.cg_prediction_bound(prompt, ridge=1.0, steps=steps),
@@ -65,7 +67,7 @@ class LoopedModels(Theorem):
         "recurrence are made too small by ε on purpose."
     )
     see = (
-        "Errors of four looped models, each of one file, under the bounds of their solvers at t = T, on "
+        "Errors of five looped models, each of one file, under the bounds of their solvers at t = T, on "
         "prompts for which these are met or nearly so."
     )
 
@@ -79,7 +81,7 @@ class LoopedModels(Theorem):
             against_bound(m, solver.name, loop, bound, drawn, steps)
             hard = (
                 hard_for_fixed(LEAST, TOP, steps, 2, seed)
-                if isinstance(solver, GradientDescent)
+                if isinstance(solver, (GradientDescent, IterativeNewton))
                 else hard_for_krylov(LEAST, TOP, 8, 2, seed)
             )
             ready = compiled(solver, hard, LinearAttention(TOP), steps=steps, looped=True)
@@ -97,7 +99,7 @@ class LoopedModels(Theorem):
                 )
                 m.compare(abs(off).max(), theory.divisor_error_bound(error, condition))
         settings = (
-            f"4 solvers, {prompts} prompts of 12 supports with κ = {CONDITION:g} and hard ones, T up to "
+            f"5 solvers, {prompts} prompts of 12 supports with κ = {CONDITION:g} and hard ones, T up to "
             f"{steps}"
         )
         return m.outcome(settings, Axes("steps T", "|f_T − f*|, worst query"))
@@ -118,17 +120,16 @@ def against_bound(
 
 
 def sizes_agree(loop: CompiledModel, steps: int, prompt: Prompt) -> bool:
-    """Whether the loop has the parameters of its layers, and written out those of T − 1 passes more."""
+    """Whether the loop has the parameters of its layers, and written out those of all passes but one more."""
     counted, formula = parameters_of(loop, prompt.features, prompt.outputs, gated=False)
     longer, its_formula = parameters_of(
         loop.unrolled(steps), prompt.features, prompt.outputs, gated=False
     )
     config = loop.transformer.config
     assert config.loop is not None
-    passes = (steps - 1) * (config.loop[1] - config.loop[0])
-    layer = (longer - counted) / max(passes, 1)
+    more = (loop.loops(steps) - 1) * (config.loop[1] - config.loop[0])
     one = sum(weight.numel() for weight in loop.transformer.blocks[0].parameters())
-    return counted == formula and longer == its_formula and (passes == 0 or layer == one)
+    return counted == formula and longer == its_formula and longer - counted == more * one
 
 
 def disturbed(condition: float, steps: int, error: float) -> list[float]:
