@@ -10,7 +10,10 @@ import typer
 
 def verify(
     fast: Annotated[bool, typer.Option("--fast", help="Fewer prompts and steps.")] = False,
-    only: Annotated[str | None, typer.Option(help="One theorem, by name.", metavar="NAME")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="A theorem, by name; may be given several times.", metavar="NAME"),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("results/verify"),
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
 ) -> None:
@@ -18,7 +21,7 @@ def verify(
     from ridgeformer.experiments import THEOREMS, chosen
     from ridgeformer.experiments import verify as run
 
-    findings = run(chosen(THEOREMS, only), out, seed=seed, fast=fast)
+    findings = run(chosen(THEOREMS, only or []), out, seed=seed, fast=fast)
     failed = [finding.name for finding in findings if not finding.holds]
     if failed:
         typer.echo(f"Does not hold: {', '.join(failed)}.", err=True)

@@ -16,9 +16,10 @@ from ridgeformer.experiments.theorems.page import entry, verify_page
 from ridgeformer.registry import Registry
 
 
-def chosen(theorems: Registry[Theorem], only: str | None) -> list[Theorem]:
-    """All theorems, or the one of that name; an unknown name is refused."""
-    return list(theorems.values()) if only is None else [theorems.find(only)]
+def chosen(theorems: Registry[Theorem], only: Sequence[str] = ()) -> list[Theorem]:
+    """Those of the given names, in the order of the registry; all of them if no name is given."""
+    named = [theorems.find(name) for name in only]
+    return [theorem for theorem in theorems.values() if theorem in named or not named]
 
 
 def verify(
