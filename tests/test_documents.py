@@ -97,8 +97,31 @@ def test_what_the_readme_says_of_sizes_is_true():
     assert "methods with fixed coefficients take one layer a step" in words
     for solver in (rf.GradientDescent(), rf.HeavyBall(), rf.Chebyshev()):
         assert sizes(solver, max_eigenvalue=50.0)[0] == 1
+    assert "every token does, for the pairs before it, in nine layers a step" in words
+    decoder = {"products": rf.Exact(), "causal": True, "every_prefix": True}
+    assert sizes(rf.ConjugateGradient(), max_eigenvalue=50.0, **decoder)[0] == 9
     assert "CG with softmax attention takes ten layers a step" in words
     assert sizes(rf.ConjugateGradient(), max_norm=1.0, max_supports=16)[0] == 10
+
+
+def test_the_table_of_cg_variants_is_what_the_study_measures():
+    """One of its rows, and its neurons; the digits of round-off differ between CPUs, the intervals overlap."""
+    from ridgeformer.experiments.finding import Collector
+    from ridgeformer.experiments.studies.cg_variants import measure_case
+    from ridgeformer.experiments.studies.cg_variants_page import SHOWN
+
+    text = (ROOT / "docs/construction.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith("| float64 | 10² |"))
+    intervals = re.findall(r"\[([\d.]+), ([\d.]+)\]", row)
+    out = Collector(32, 0)
+    measure_case("float64", 100.0, 32, 0, out)
+    found = {(n.measure, n.method): n for n in out.numbers}
+    for name, (low, high) in zip(SHOWN, intervals, strict=True):
+        ratio = found["ratio", name]
+        assert float(low) < ratio.high, name
+        assert ratio.low < float(high), name
+    few, many = (int(found["neurons", name].value) for name in SHOWN[:2])
+    assert f"{many} instead of {few} at κ = 100" in text
 
 
 def test_the_readme_shows_what_is_printed():

@@ -5,7 +5,15 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from ridgeformer.statistics import estimate, estimate_of, r_squared, rank_correlation, slope
+from ridgeformer.statistics import (
+    UNDEFINED,
+    estimate,
+    estimate_median,
+    estimate_of,
+    r_squared,
+    rank_correlation,
+    slope,
+)
 
 
 def draw(*shape, seed=0):
@@ -88,3 +96,20 @@ def test_intervals_of_fits_are_those_of_means_where_the_fit_is_a_mean():
         [found.mean, found.low, found.high], [mean.mean, mean.low, mean.high], rtol=1e-9
     )
     assert estimate_of(values, lambda m: m[:, 0] * torch.nan, 0).mean is None
+
+
+def test_a_median_is_covered_by_its_interval_as_often_as_it_says():
+    """The 95 % interval of the median of exponential numbers, whose median is ln 2, on 200 samples."""
+    samples = torch.rand(200, 60, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = [estimate_median(-row.log(), 0) for row in samples]
+    covered = sum(e.low <= np.log(2) <= e.high for e in found)
+    assert 0.9 * 200 <= covered < 200
+    assert all(e.low < e.mean < e.high and e.prompts == 60 for e in found)
+
+
+def test_a_median_ignores_outliers_and_prompts_without_a_value():
+    values = torch.tensor([1.0, 3.0, torch.nan, 2.0, 1e9, 0.5], dtype=torch.float64)
+    assert estimate_median(values, 0).mean == 2.0
+    assert estimate_median(values, 0).prompts == 5
+    assert estimate_median(values[:1], 0).low == 1.0
+    assert estimate_median(values[2:3], 0) == UNDEFINED

@@ -1,4 +1,4 @@
-"""Means over prompts with bootstrap intervals, what is fitted to such means, and rank correlations."""
+"""Means and medians over prompts with bootstrap intervals, what is fitted to such means, and rank correlations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over prompts, or a function of means, with its 95 % interval; None where it is not defined."""
+    """A mean over prompts, a function of means, or a median, with its 95 % interval; None where it is not
+    defined."""
 
     mean: float | None
     low: float | None
@@ -73,6 +74,21 @@ def estimate_of(
     low, high = (float(end) for end in drawn.confidence_interval)
     # The mean of equal numbers may round to either side of them.
     return Estimate(mean, min(low, mean), max(high, mean), batch)
+
+
+def estimate_median(values: Float[Tensor, " batch"], seed: int) -> Estimate:
+    """The median over prompts and its percentile bootstrap interval; a prompt without a value has NaN."""
+    values = values[~values.isnan()]
+    if len(values) == 0:
+        return UNDEFINED
+    median = float(np.median(values.numpy()))
+    if len(values) == 1:
+        return Estimate(median, median, median, 1)
+    drawn = scipy.stats.bootstrap(
+        (values.numpy(),), np.median, n_resamples=RESAMPLES, method="percentile", rng=seed
+    )
+    low, high = (float(end) for end in drawn.confidence_interval)
+    return Estimate(median, min(low, median), max(high, median), len(values))
 
 
 def slope(x: Float[Tensor, " m"], y: Float[Tensor, "n m"]) -> Float[Tensor, " n"]:

@@ -331,6 +331,16 @@ def test_the_demo_prints_a_table_and_writes_a_self_contained_page(tmp_path):
     assert "1000" in result.stdout
     page = (tmp_path / "demo" / "index.html").read_text()
     assert "A transformer that runs conjugate gradients" in page
+    assert "A decoder that predicts at every x" in result.stdout
+    assert "A decoder: the learning curve of one forward pass" in page
+    found = json.loads((tmp_path / "demo" / "findings.json").read_text())["findings"]
+    numbers = next(f["numbers"] for f in found if f["study"] == "learning-curve")
+    excess = {
+        (n["method"], n["setting"]["pairs"]): n["mean"] for n in numbers if n["measure"] == "excess"
+    }
+    assert len(excess) == 5 * 49
+    assert abs(excess["cg, 8 steps", 48]) < 0.02
+    assert excess["cg, 1 step", 48] > 0.1
     assert "src=" not in page.split("</style>")[0]
     for tag in ('<script src="http', "<link"):
         assert tag not in page

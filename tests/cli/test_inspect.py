@@ -15,15 +15,22 @@ SOFTMAX = [
 def models(tmp_path_factory):
     home = tmp_path_factory.mktemp("models")
     room = ["--features", "12", "--steps", "3", "--ridge", "0.5", "--out"]
-    for name, options in (
-        ("linear", ["--max-eigenvalue", "99"]),
-        ("softmax", SOFTMAX),
-        ("prefixes", ["--max-eigenvalue", "99", "--causal", "--every-prefix"]),
+    linear = ["--max-eigenvalue", "99"]
+    compiled = {"trained": zoo.path_of("gp")}
+    for name, solver, options in (
+        ("linear", "cg", linear),
+        ("softmax", "cg", SOFTMAX),
+        ("prefixes", "cg", [*linear, "--causal", "--every-prefix"]),
+        ("newton", "newton", linear),
+        ("gd++", "gd++", linear),
+        ("predicted", "cg-predicted", linear),
+        ("loop", "cg", [*linear, "--looped"]),
+        ("one-block", "heavy-ball", [*linear, "--looped"]),
     ):
-        result = cli("compile", "cg", *options, *room, home / name)
+        compiled[name] = home / name
+        result = cli("compile", solver, *options, *room, compiled[name])
         assert result.returncode == 0, result.stderr
-    compiled = {name: home / name for name in ("linear", "softmax", "prefixes")}
-    return compiled | {"trained": zoo.path_of("gp")}
+    return compiled
 
 
 @pytest.mark.parametrize(
@@ -31,7 +38,13 @@ def models(tmp_path_factory):
     [
         ("linear", ["22 layers", "λ_max(K) ≤ 99", "21 mid [", "embed [", "Kr", "‖y‖ = 0 or in [1e-12"]),
         ("softmax", ["|φ| ≤ 2", "k ≤ 64", "exponential kernel (temperature 1)", "post [", "mean yᵀy"]),
-        ("prefixes", ["29 layers", "of each prefix", "(every x)", "φ of pairs"]),
+        ("prefixes", ["29 layers", "of each prefix", "(every x)", "φ of pairs", "r, alpha, p: at every token, for the pairs up to it", "Kr·rho·(1 + de + fe²)"]),
+        ("newton", ["1 head of 12, 12 registers;", "2 mid [16…27] × ", "4 mid [15] × −1", "inverse: at supports and registers",
+                    "→ 3…4: multiply [16…27] by the factor", "│   1…2 │ inverse", "│   3…4 │ f "]),
+        ("gd++", ["12 registers", "features: at supports and registers", "1…2 │ f, features"]),
+        ("predicted", ["15 layers", "K(c'·r)  [", "rᵀA(c'·r)·z  [", "c'  [", "inverse_length  [", "r, alpha, p: at the supports"]),
+        ("loop", ["Layers 2 to 8 (↻) are a loop", "│   ↻ 2 │", "│     9 │", "each later step: 7 blocks further on"]),
+        ("one-block", ["Layer 0 (↻) is a loop", "each later step: 1 block further on"]),
         ("trained", ["recipe", "lengthscales", "by supports, 32", "excess 0.00178"]),
     ],
 )  # fmt: skip
@@ -47,6 +60,24 @@ def test_a_model_is_shown_in_80_columns(models, name, words):
     assert not any("… " in line for line in lines)
 
 
+def test_nothing_is_said_of_what_a_model_does_not_have(models):
+    """No MLP, no column for it; the flags of tokens are nobody's factor; a K belongs to all of its product."""
+    shown = {name: cli("inspect", path, "--layers", "0").stdout for name, path in models.items()}
+    for name in ("newton", "gd++"):
+        assert "no MLP" in shown[name]
+        assert "d_mlp" not in shown[name]
+        assert "┃ MLP" not in shown[name]
+        assert "post" not in shown[name]
+    assert "┃ MLP" in shown["linear"]
+    for output in shown.values():
+        assert "·is_support" not in output
+        assert "Kc" not in output
+        assert "1 heads" not in output
+    assert "×" not in shown["linear"]
+
+
 def test_layers_are_listed_up_to_a_limit(models):
     result = cli("inspect", models["linear"], "--layers", "3")
     assert "… 19 more layers: --layers 0 shows all." in result.stdout
+    result = cli("inspect", models["linear"], "--layers", "21")
+    assert "… 1 more layer: --layers 0 shows all." in result.stdout

@@ -82,6 +82,8 @@ def test_the_list_of_studies():
     assert result.returncode == 0
     lines = result.stdout.strip().splitlines()
     assert [line.split()[0] for line in lines] == list(STUDIES)
+    starts = {line.index(s.summary) for line, s in zip(lines, STUDIES.values(), strict=True)}
+    assert len(starts) == 1, "summaries stand below each other"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby, starmap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,7 +33,9 @@ def inspect(
         console.print(recipe_table(TrainedModel.load(model), escape(str(model))))
         return
     shape = transformer.config
-    mlp = f"{shape.mlp} MLP" if shape.d_mlp else "no MLP"
+    mlp, neurons = f"{shape.mlp} MLP", f", d_mlp {shape.d_mlp}"
+    if not shape.d_mlp:
+        mlp, neurons = "no MLP", ""
     registers = f", {counted(shape.n_registers, 'register')}" if shape.n_registers else ""
     console.print(
         f"[bold]{escape(str(model))}[/bold]: {shape.attention} attention, {mlp}, norm {shape.norm}, "
@@ -41,16 +44,17 @@ def inspect(
     parameters = sum(p.numel() for p in transformer.parameters())
     nonzero = sum(int(p.count_nonzero()) for p in transformer.parameters())
     console.print(
-        f"{shape.n_layers} layers, d_model {shape.d_model}, "
-        f"{counted(shape.n_heads, 'head')} of {shape.d_head}, "
-        f"d_mlp {shape.d_mlp}{registers}; {parameters:,} parameters, {nonzero:,} of them not zero"
+        f"{counted(shape.n_layers, 'layer')}, d_model {shape.d_model}, "
+        f"{counted(shape.n_heads, 'head')} of {shape.d_head}"
+        f"{neurons}{registers}; {parameters:,} parameters, {nonzero:,} of them not zero"
     )
     if shape.loop is not None:
-        console.print(
-            f"Layers {shape.loop[0]} to {shape.loop[1] - 1} (↻) are a loop, repeated in every step; the "
-            "others are applied once"
+        first, stop = shape.loop
+        which = (
+            f"Layers {first} to {stop - 1} (↻) are" if stop - first > 1 else f"Layer {first} (↻) is"
         )
-    read_at = "queries"
+        console.print(f"{which} a loop, repeated in every step; the others are applied once")
+    read_at, states_at = "queries", ""
     if "certificate" in config:
         certificate = Certificate.from_dict(config["certificate"])
         console.print(f"\n[bold]Certificate[/bold]: {escape(certificate.summary())}")
@@ -59,8 +63,9 @@ def inspect(
         lines.add_row("", "promise", escape(certificate.promise()))
         console.print(lines)
         read_at = "every x" if certificate.every_prefix else read_at
+        states_at = PLACES["prefix" if certificate.every_prefix else certificate.space]
     if "sites" in config:
-        show_sites(config["sites"], read_at, console)
+        show_sites(config["sites"], read_at, states_at, console)
         show_layers(config["sites"], layers, console, shape.loop)
     else:
         console.print("Neither compiled nor trained here: it has no certificate and no recipe.")
@@ -110,15 +115,30 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-EARLY = "; → 8…9: put through these blocks first"
+PLACES = {
+    "dual": "the supports, an entry at each",
+    "feature": "the aggregator",
+    "operator": "supports and registers",
+    "prefix": "every token, for the pairs up to it",
+}
+"""Where the solver's vectors are read, by the space in which it works."""
 
 
-def show_sites(sites: dict[str, Any], read_at: str, console: Console) -> None:
+def show_sites(sites: dict[str, Any], read_at: str, states_at: str, console: Console) -> None:
+    predictions = sites["predictions"]
+    entries = [*predictions, *(entry for line in sites["states"].values() for entry in line)]
+    captions = ["7 mid [15]: channel 15 after the attention of block 7"]
+    if any(entry["site"].endswith("post") for entry in entries):
+        captions[0] += "; post: after its MLP"
+    if sites["states"] and states_at:
+        captions.append(f"{', '.join(sites['states'])}: at {states_at}")
+    if any("scale" in entry for entry in entries):
+        captions.append("× 0.5: multiply by it after reading")
+    captions += [early_exit(entry) for entry in predictions if "through" in entry][:1]
+    captions += later_steps(predictions)
     table = Table(
         title="Where iterates are read", title_justify="left",
-        caption="7 mid [15]: channel 15 after the attention of block 7; post: after its MLP"
-        + EARLY * any("through" in entry for entry in sites["predictions"])
-        + later_steps(sites["predictions"]), caption_justify="left",
+        caption="\n".join(captions), caption_justify="left",
     )  # fmt: skip
     for name in ("step", f"predictions ({read_at})", *sites["states"]):
         table.add_column(name, overflow="fold")
@@ -130,12 +150,20 @@ def show_sites(sites: dict[str, Any], read_at: str, console: Console) -> None:
     console.print(table)
 
 
-def later_steps(entries: list[dict[str, Any]]) -> str:
+def later_steps(entries: list[dict[str, Any]]) -> list[str]:
     """What a loop adds: the sites of later steps follow from those of the first."""
     periods = {entry["period"] for entry in entries if "period" in entry}
-    return "".join(
-        f"\neach later step: {period} block{'s' * (period > 1)} further on" for period in periods
-    )
+    return [
+        f"each later step: {period} block{'s' * (period > 1)} further on, as blocks are applied"
+        for period in periods
+    ]
+
+
+def early_exit(entry: dict[str, Any]) -> str:
+    """How a prediction is read that the stream itself does not hold."""
+    first, stop = entry["through"]
+    columns = escape(span(entry["times"]["columns"]))
+    return f"→ {first}…{stop - 1}: multiply {columns} by the factor in config.json, apply these blocks, read"
 
 
 def place(entry: dict[str, Any]) -> str:
@@ -144,7 +172,8 @@ def place(entry: dict[str, Any]) -> str:
     if "through" in entry:
         first, stop = entry["through"]
         site += f" → {first}…{stop - 1}"
-    return f"{site} {span(entry['columns'])}{over}"
+    scale = f" × {entry['scale']:.3g}".replace("-", "−") if "scale" in entry else ""
+    return f"{site} {span(entry['columns'])}{over}{scale}"
 
 
 def span(columns: list[int]) -> str:
@@ -174,20 +203,43 @@ def show_layers(
 ) -> None:
     table = Table(title="What each layer does (reads → writes channels)", title_justify="left")
     table.add_column("layer", justify="right")
-    for name in ("attention", "MLP"):
-        table.add_column(name, overflow="fold")
     layers = sites["layers"]
     shown = layers if limit == 0 else layers[:limit]
-    for index, layer in enumerate(shown):
-        heads = [
-            f"{h['does']}  {span(h['reads'])} → {span(h['writes'])}" for h in layer["attention"]
-        ]
-        writes = [f"{does}  {span(reads)} → {span(to)}" for does, reads, to in merged(layer["mlp"])]
-        repeated = loop is not None and loop[0] <= index < loop[1]
-        number = f"↻ {index}" if repeated else str(index)
-        cells = [number, "\n".join(heads), "\n".join(writes)]
-        table.add_row(*map(escape, cells))
+    parts = ("attention", "MLP") if any(layer["mlp"] for layer in layers) else ("attention",)
+    for name in parts:
+        table.add_column(name, overflow="fold")
+    for (repeated, *cells), numbers in alike(shown, loop):
+        number = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}…{numbers[-1]}"
+        row = [f"↻ {number}" if repeated else number, *cells[: len(parts)]]
+        table.add_row(*map(escape, row))
         table.add_section()
     console.print(table)
     if len(shown) < len(layers):
-        console.print(f"… {len(layers) - len(shown)} more layers: --layers 0 shows all.")
+        left = len(layers) - len(shown)
+        console.print(f"… {left} more layer{'s' * (left > 1)}: --layers 0 shows all.")
+
+
+def alike(
+    layers: list[dict[str, Any]], loop: tuple[int, int] | None
+) -> Iterator[tuple[tuple[bool, str, str], list[int]]]:
+    """Layers in a row that do the same, with their numbers: in the loop or not, their heads, their MLP."""
+
+    def described(index: int) -> tuple[bool, str, str]:
+        heads = [(h["does"], h["reads"], h["writes"]) for h in layers[index]["attention"]]
+        sides = (heads, merged(layers[index]["mlp"]))
+        attention, mlp = ("\n".join(starmap(does_what, side)) for side in sides)
+        return loop is not None and loop[0] <= index < loop[1], attention, mlp
+
+    for words, numbers in groupby(range(len(layers)), described):
+        yield words, list(numbers)
+
+
+LONGEST = 24
+"""Longer names may be broken after a factor, since a line has no room for two of them."""
+
+
+def does_what(does: str, reads: list[int], writes: list[int]) -> str:
+    name = " ".join(
+        word.replace("·", "· ") if len(word) > LONGEST else word for word in does.split(" ")
+    )
+    return f"{name}  {span(reads)} → {span(writes)}"

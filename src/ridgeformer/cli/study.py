@@ -24,7 +24,8 @@ def study(
     from ridgeformer.experiments import STUDIES, run_study
 
     if name is None:
+        width = max(map(len, STUDIES))
         for known in STUDIES.values():
-            typer.echo(f"{known.name:12} {known.summary}")
+            typer.echo(f"{known.name:{width}} {known.summary}")
         return
     run_study(STUDIES.find(name), out or Path("results") / name, seed, prompts)

@@ -10,6 +10,7 @@ A `Channel` is a value of the recurrence. Its kind says where it lives:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -28,6 +29,12 @@ class Channel:
 
     def __str__(self) -> str:
         return f"{self.name}.{self.index}"
+
+    @property
+    def as_factor(self) -> str:
+        """The name as part of another: a product is put in brackets, as in K(c·r)."""
+        outside = re.sub(r"\(.*?\)", "", self.name)
+        return f"({self.name})" if "·" in outside else self.name
 
 
 @dataclass(frozen=True)

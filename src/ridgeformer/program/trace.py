@@ -141,7 +141,7 @@ class TracingMachine(Machine):
         if not v.terms:
             return v
         channel = v.channel()
-        return self.traced(lambda out: ops.MatVec(out, channel), "vector", "K" + channel.name)
+        return self.traced(lambda out: ops.MatVec(out, channel), "vector", f"K{channel.as_factor}")
 
     def diagonal(self) -> Traced:
         return self.traced(ops.Diagonal, "token", "diagonal")
@@ -163,7 +163,7 @@ class TracingMachine(Machine):
 
     def dot(self, u: Traced, v: Traced) -> Traced:
         a, b = u.channel(), v.channel()
-        return self.traced(lambda out: ops.Dot(out, a, b), "scalar", f"{a.name}ᵀ{b.name}")
+        return self.traced(lambda out: ops.Dot(out, a, b), "scalar", f"{a.as_factor}ᵀ{b.as_factor}")
 
     def reciprocal(self, x: Traced, near: Traced | None = None) -> Traced:
         channel = x.channel() if near is None else near.channel()
@@ -192,7 +192,8 @@ class TracingMachine(Machine):
     def unit(self, x: Traced, bounds: Bounds, power: float = 0.5) -> Traced:
         channel, (lo, hi) = x.channel(), bounds()
         floor = max(lo, RHO_FLOOR[self.dtype] if lo == 0 else lo)
-        return self.traced(lambda out: ops.Unit(out, channel, floor, hi, power), x.kind, "c")
+        name = "c" if power == 0.5 else "c'"  # a solver may have both
+        return self.traced(lambda out: ops.Unit(out, channel, floor, hi, power), x.kind, name)
 
     def hold(self, x: Traced, lo: float, hi: float) -> Traced:
         channel = x.channel()
@@ -326,8 +327,8 @@ def record_states(
 
 def sum_name(terms: tuple[tuple[float, Channel], ...]) -> tuple[str, str | None]:
     """Name and variable of a sum: Kv + λv is called Av; any other is an update of its first term."""
-    known = [channel.name for _, channel in terms]
-    for name in known:
-        if f"K{name}" in known:
-            return f"A{name}", None
+    known = {channel.name for _, channel in terms}
+    for _, channel in terms:
+        if f"K{channel.as_factor}" in known:
+            return f"A{channel.as_factor}", None
     return terms[0][1].name, terms[0][1].variable

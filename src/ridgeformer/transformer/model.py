@@ -25,7 +25,7 @@ from ridgeformer.transformer import packing
 from ridgeformer.transformer.attention import ALL, Attention, blockwise
 from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.edits import Edits, apply_edits, check_sites
-from ridgeformer.types import Refusal
+from ridgeformer.types import Refusal, counted
 
 
 class Affine(nn.Module):
@@ -242,10 +242,10 @@ class Transformer(nn.Module):
     def __repr__(self) -> str:
         c, parameters = self.config, sum(p.numel() for p in self.parameters())
         mlp = f"a {c.mlp} MLP" if c.d_mlp else "no MLP"
-        registers = f", {c.n_registers} registers" if c.n_registers else ""
+        registers = f", {counted(c.n_registers, 'register')}" if c.n_registers else ""
         loop = "" if c.loop is None else f", blocks {c.loop[0]} to {c.loop[1] - 1} in a loop"
         return (
-            f"Transformer: {c.n_layers} layers of {c.attention} attention and {mlp}, d_model "
-            f"{c.d_model}, {c.n_heads} heads of {c.d_head}, d_mlp {c.d_mlp}, norm {c.norm}, {c.mask} "
+            f"Transformer: {counted(c.n_layers, 'layer')} of {c.attention} attention and {mlp}, d_model "
+            f"{c.d_model}, {counted(c.n_heads, 'head')} of {c.d_head}, d_mlp {c.d_mlp}, norm {c.norm}, {c.mask} "
             f"mask{registers}{loop}, {c.dtype}; {parameters:,} parameters"
         )

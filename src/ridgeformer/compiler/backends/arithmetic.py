@@ -61,6 +61,11 @@ class Sum:
         return 1.0, (self.linear,)
 
 
+def name_of(form: Form) -> str:
+    """What a factor is called: its first cell, or the correction of a reciprocal, which begins with 1."""
+    return "(1 + de + fe²)" if form[0].cell.flag else form[0].cell.name
+
+
 @dataclass
 class TokenArithmetic(Lowering):
     multiplier: Multiplier = field(default_factory=Multiplier)
@@ -81,7 +86,7 @@ class TokenArithmetic(Lowering):
         key = tuple(sorted((form_key(a), form_key(b))))
         if key not in self.partial:
             width = max(p.width for p in a + b)
-            name = f"{a[0].cell.name}·{b[0].cell.name}"
+            name = f"{name_of(a)}·{name_of(b)}"
             out = self.multiplier.store(self.s, width, (), [(1.0, a, b)], name)
             self.partial[key] = whole(out)
         return self.partial[key]

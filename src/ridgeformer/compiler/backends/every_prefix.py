@@ -131,7 +131,7 @@ class EveryPrefixLowering(TokenLowering):
             case ops.Diagonal():
                 raise no_diagonal()
             case ops.MatVec(v=v):
-                return Sum(whole(self.matvec(self.form(v), f"K{v.name}", v.variable)))
+                return Sum(whole(self.matvec(self.form(v), f"K{v.as_factor}", v.variable)))
             case ops.Dot(out=out, u=u, v=v):
                 left, right = self.form(u), self.form(v)
                 cell = self.inner(

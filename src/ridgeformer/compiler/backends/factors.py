@@ -186,7 +186,7 @@ class FactorLowering(Lowering):
             case ops.RowSums():
                 raise AssertionError("tracing for linear attention refuses row sums")
             case ops.MatVec(v=v):
-                return Vector(whole(self.matvec(self.form(v), f"K{v.name}", v.variable)))
+                return Vector(whole(self.matvec(self.form(v), f"K{v.as_factor}", v.variable)))
             case ops.Dot(out=out, u=u, v=v):
                 left, right = self.form(u), self.form(v)
                 return (Reduction(self, left, right, out.name),)
@@ -208,8 +208,9 @@ class FactorLowering(Lowering):
                 return self.invert(op)
             case ops.InvertNear():
                 return self.invert_near(op)
-            case ops.Unit(x=x, lo=lo, hi=hi, power=power):
-                return (gadgets.table(self.s, self.scalar(x), unit_table(lo, hi, power), "c"),)
+            case ops.Unit(out=out, x=x, lo=lo, hi=hi, power=power):
+                table = unit_table(lo, hi, power)
+                return (gadgets.table(self.s, self.scalar(x), table, out.name),)
             case ops.Hold(x=x, lo=lo, hi=hi):
                 return (gadgets.hold(self.s, self.scalar(x), lo, hi, "rho"),)
             case ops.Identity() | ops.Product() | ops.Apply():

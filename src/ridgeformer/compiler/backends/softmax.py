@@ -210,7 +210,7 @@ class SoftmaxLowering(TokenLowering):
             case ops.RowSums():
                 return RowSum()
             case ops.MatVec(v=v):
-                return self.matvec(self.form(v), f"K{v.name}/D", v.variable, self.bounds[v])
+                return self.matvec(self.form(v), f"K{v.as_factor}/D", v.variable, self.bounds[v])
             case ops.Dot(out=out, u=u, v=v):
                 return self.dot(self.form(u), self.form(v), out.name)
             case ops.Clamp(x=x) if isinstance(self.values[x], RowSum):

@@ -94,8 +94,8 @@ class TokenLowering(TokenArithmetic):
                 early = self.unclamped.get(form[0].cell, ())
                 inverse = self.inverse(form, lo, hi, out.name, early, tokens=self.scalar_tokens)
                 return Sum((), ((1.0, inverse),))
-            case ops.Unit(x=x, lo=lo, hi=hi, power=power):
-                return Sum(whole(self.table(self.form(x), unit_table(lo, hi, power), "c")))
+            case ops.Unit(out=out, x=x, lo=lo, hi=hi, power=power):
+                return Sum(whole(self.table(self.form(x), unit_table(lo, hi, power), out.name)))
             case ops.Hold(x=x, lo=lo, hi=hi):
                 return Sum(whole(self.hold(self.form(x), lo, hi, "rho")))
         raise AssertionError(f"no lowering for {op}")

@@ -1,3 +1,3 @@
-"""What a visitor sees first: compiled CG beside the textbook, softmax attention, and trained models."""
+"""What a visitor sees first: compiled CG beside the textbook, softmax attention, trained models, a decoder."""
 
 from ridgeformer.experiments.demonstration.run import demo

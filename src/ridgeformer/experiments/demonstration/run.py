@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from ridgeformer.experiments.demonstration import conjugate_gradients as cg
+from ridgeformer.experiments.demonstration.decoder import SHOWN as NARROW
+from ridgeformer.experiments.demonstration.decoder import decoder
 from ridgeformer.experiments.demonstration.softmax import CASES, softmax
 from ridgeformer.experiments.demonstration.trained import trained
-from ridgeformer.experiments.finding import Figure
+from ridgeformer.experiments.finding import Figure, Table
 from ridgeformer.experiments.picture import png
 from ridgeformer.experiments.run import Run, check_writable, write_whole
 
 SHOWN = [0, 2, 4, 5, 6, 7]
 """The columns about softmax that fit a terminal; the page has all."""
+
+
+def means(table: Table) -> Table:
+    """The same without intervals, for a terminal."""
+    return replace(table, rows=[[cell.split(" [")[0] for cell in row] for row in table.rows])
 
 
 def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
@@ -40,6 +48,10 @@ def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path
     (third,) = (trained(seed) for _ in run.track([seed], "trained models"))
     beside = f"Trained models beside compiled CG: excess risk, {third.prompts} prompts of linear regression, κ from 1 to 100"
     run.show({beside: third.tables[0]})
-    findings = [first, cg.residual_streams(model, cg.CONDITIONS[1], seed), second, third, size]
+    (fourth,) = (decoder(seed) for _ in run.track([seed], "a decoder"))
+    curve = f"A decoder that predicts at every x: squared error ÷ variance of y, {fourth.prompts} prompts"
+    run.show({curve: means(fourth.tables[0].columns(NARROW))})
+    streams = cg.residual_streams(model, cg.CONDITIONS[1], seed)
+    findings = [first, streams, second, third, fourth, size]
     values = {"seed": seed, "findings": [finding.to_dict() for finding in findings]}
     return run.write(cg.PROSE.page([f.section() for f in findings], first), values)

@@ -4,6 +4,7 @@ A new study is an instance of a subclass of `Study`, handed to `register`.
 """
 
 from ridgeformer.experiments.studies.base import Study, run_study
+from ridgeformer.experiments.studies.cg_variants import CGVariants
 from ridgeformer.experiments.studies.dot_products import DotProducts
 from ridgeformer.experiments.studies.gaussian import GaussianStudy
 from ridgeformer.experiments.studies.learning_curve import LearningCurve
@@ -13,5 +14,5 @@ from ridgeformer.registry import register
 STUDIES = Study.registry
 """Every study by its name; `register` adds the user's own."""
 
-for _study in (Smoother(), GaussianStudy(), DotProducts(), LearningCurve()):
+for _study in (Smoother(), GaussianStudy(), DotProducts(), LearningCurve(), CGVariants()):
     register(_study)
