@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ContextDecorator
 from threading import Lock
 
 import torch
 from torch import Tensor
 
 
-class OneThreadEach:
+class OneThreadEach(ContextDecorator):
     """Inside this context, an operation of PyTorch runs in the thread that calls it.
 
     The number of threads that an operation takes belongs to the whole process. It is set to 1 when the

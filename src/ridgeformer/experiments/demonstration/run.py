@@ -15,6 +15,7 @@ from ridgeformer.experiments.demonstration.trained import trained
 from ridgeformer.experiments.finding import Figure, Table
 from ridgeformer.experiments.picture import png
 from ridgeformer.experiments.run import Run, check_writable, write_whole
+from ridgeformer.transformer.threads import one_thread_each
 
 SHOWN = [0, 2, 4, 5, 6, 7]
 """The columns about softmax that fit a terminal; the page has all."""
@@ -25,6 +26,7 @@ def means(table: Table) -> Table:
     return replace(table, rows=[[cell.split(" [")[0] for cell in row] for row in table.rows])
 
 
+@one_thread_each
 def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
     """Draws demo.png, measures the rest, prints tables, writes one page, and returns its path."""
     run = Run(out, "findings.json", console)

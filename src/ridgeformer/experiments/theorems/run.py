@@ -14,6 +14,7 @@ from ridgeformer.experiments.run import Run
 from ridgeformer.experiments.theorems.base import ROUND_OFF, Theorem
 from ridgeformer.experiments.theorems.page import entry, verify_page
 from ridgeformer.registry import Registry
+from ridgeformer.transformer.threads import one_thread_each
 
 
 def chosen(theorems: Registry[Theorem], only: Sequence[str] = ()) -> list[Theorem]:
@@ -32,7 +33,10 @@ def verify(
 ) -> list[Finding]:
     """Measures every theorem; a violated or vacuous bound is in the findings, not an exception."""
     run = Run(out, "results.json", console)
-    findings = [theorem.verify(seed, fast) for theorem in run.track(theorems, "verifying")]
+    # Two threads gain little on many small problems, and where other processes want the same cores they
+    # wait for each other most of the time.
+    with one_thread_each:
+        findings = [theorem.verify(seed, fast) for theorem in run.track(theorems, "verifying")]
     page = verify_page(findings, seed, fast)
     run.show(page.terminal)
     run.write(page, results(findings, seed, fast))
