@@ -95,7 +95,7 @@ class Candidate:
     def doubles(self) -> bool:
         """Whether its state is a polynomial in A, whose degree may double in every step."""
         rng = torch.Generator().manual_seed(0)
-        phi, y = (torch.randn(1, 3, n, generator=rng, dtype=torch.float64) for n in (2, 1))
+        phi, y = (torch.rand(1, 3, n, generator=rng, dtype=torch.float64) for n in (2, 1))
         prompt = Prompt(phi, y, phi)
         machine = Noting(prompt, DEFAULT_KERNEL, 1.0)
         state = self.solver.step(machine, self.solver.init(machine), 1)
@@ -149,8 +149,18 @@ class Candidate:
         """What can be fitted of it."""
         names = [] if self.solver.smooths else ["ridge"]
         if not self.solver.smooths and self.tuned(prompt, setting):
-            names += ["hi", "lo"]
+            names.append("hi")
+            if not self.only_centre_counts(prompt, setting):
+                names.append("lo")
         return names + (["width"] if setting.width is not None else [])
+
+    def only_centre_counts(self, prompt: Prompt, setting: Setting) -> bool:
+        """Whether two intervals with the same centre give the same iterates, as with one step size."""
+        moved = replace(setting, lo=1.5 * setting.lo, hi=setting.hi - 0.5 * setting.lo)
+        once, again = (
+            self.signals(prompt[:2], one, 3)["predictions"][1] for one in (setting, moved)
+        )
+        return torch.allclose(once, again, rtol=1e-9)
 
 
 def is_operator(value: object, prompt: Prompt) -> bool:
@@ -172,8 +182,10 @@ def candidates(prompt: Prompt, setting: Setting, only: Iterable[str] = ()) -> li
             candidate = Candidate(plain)
             if wanted and candidate.name not in wanted and kind.name not in wanted:
                 continue
+            some = prompt[:4]
             try:
-                found = candidate.signals(prompt[:4], setting, 3)["predictions"][1]
+                own = Setting.around(some, setting.kernel, setting.ridge, precondition)
+                found = candidate.signals(some, own, 3)["predictions"][1]
             except Refusal:
                 continue
             alike = [

@@ -4,9 +4,10 @@ For each step t of a candidate, and each layer, a readout looks for what the can
 (predictions at the queries, or coefficients, fitted values or images of features at the supports). A monotone
 alignment says from which layer each step is read. Errors are counted in units of what is *new* in a step, the
 mean square of the change from the step before, because near the solution all candidates are alike. The
-model's own prediction must be that of the candidate's last step; its error is counted as that of one more step.
+model's own prediction must be that of the candidate's last step; its error is in units of its own mean square.
 
-    misfit = (Σ_t e_t + e_prediction)/(T + 1),    e_t = mean (readout − s_t)² / mean over t of (s_t − s_{t−1})²
+    misfit = mean over t of e_t + mean (prediction − f_T)² / mean prediction²,
+    e_t = mean (readout − s_t)² / mean over t of (s_t − s_{t−1})²
 
 Readouts are fitted on one part of the prompts. The candidate's numbers (λ, step size, kernel width), its number of
 steps, the layers and the kind of quantity are chosen on a second part. The misfit is that of a third part.
@@ -14,8 +15,10 @@ steps, the layers and the kind of quantity are chosen on a second part. The misf
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -35,10 +38,21 @@ TOKENS = 8
 FIRST_STRETCHES = tuple(np.log([1.0, 1.5, 3.0, 10.0, 40.0]))
 """A search first tries these multiples of the largest eigenvalue as the upper end of the interval."""
 
-EVALUATIONS = 60
-"""So many settings are tried after that."""
+EVALUATIONS = 35
+"""A search tries so many settings for each number that is free."""
+
+MUCH_MORE, EXPLAINED = 5.0, 1e-5
+HOPELESS = 1e9
+AT_LEAST, HOPEFUL = 3, 30.0
+"""It goes on for at least so many candidates, and for all whose cost is within this factor of the least."""
+
+MOST_LAYERS = 32
+"""Of a deeper model so many layers are read, evenly spread."""
 
 TINY = 1e-300
+
+NOTHING = 1e-7
+"""Errors below this are round-off, and what is left of the search."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +65,28 @@ class Evidence:
     readouts: Mapping[str, Readouts]
     places: Mapping[str, Tensor]
     embedded: Mapping[str, Float[Tensor, "batch n d"]]
-    layers: int
+    layers: list[int]
+    """Those that are read; 0 is the embedding."""
 
     @staticmethod
     def of(reading: Reading, prompt: Prompt) -> Evidence:
         split = Split.of(len(prompt))
-        streams = {"queries": reading.queries, "supports": reading.supports}
+        layers = (
+            torch.linspace(0, reading.layers, min(reading.layers, MOST_LAYERS) + 1).round().long()
+        )
+        streams = {"queries": reading.queries[layers], "supports": reading.supports[layers]}
         places = {name: spread(x.shape[2]) for name, x in streams.items()}
         readouts = {name: Readouts(x[:, :, places[name]], split.fit) for name, x in streams.items()}
         predictions = reading.predictions.double()
         embedded = {name: x[0, :, places[name]].double() for name, x in streams.items()}
         return Evidence(
-            prompt.to(torch.float64), split, predictions, readouts, places, embedded, reading.layers
+            prompt.to(torch.float64),
+            split,
+            predictions,
+            readouts,
+            places,
+            embedded,
+            layers.tolist(),
         )
 
 
@@ -84,10 +108,12 @@ class Fit:
     """The layer from which each step is read."""
     signals: tuple[str, ...]
     """What is read there."""
-    errors: Float[Tensor, "steps1 score"]
-    """For each prompt that scores: e_t of every step, and that of the prediction."""
-    unexplained: float
-    """The mean squared distance of the prediction from the candidate's, over its own mean square."""
+    freedom: int
+    """The number of numbers that were fitted."""
+    errors: Float[Tensor, "steps score"]
+    """e_t of every step, for each prompt that scores."""
+    away: Float[Tensor, " score"]
+    """The squared distance of the prediction from the candidate's, over the mean square of predictions."""
     null: Float[Tensor, "steps score"]
     """e_t of every step, read from the embedding and the candidate's own last step alone."""
 
@@ -95,50 +121,126 @@ class Fit:
     def interior(self) -> float:
         """How much is left of the errors with which the ends of the trajectory tell its middle; near 0 for
         a trajectory that is there, 1 for one of which the layers between tell nothing."""
-        return float(self.errors[:-1].mean() / self.null.mean().clamp(min=TINY))
+        left, ends = float(self.errors.mean()), float(self.null.mean())
+        if ends > NOTHING:
+            return left / ends
+        return 0.0 if left <= NOTHING else inf  # with one step, nothing is between the ends
+
+    @property
+    def unexplained(self) -> float:
+        """How much of the prediction the candidate's last step leaves unexplained."""
+        return float(self.away.mean())
 
     @property
     def by_prompt(self) -> Float[Tensor, " score"]:
-        return self.errors.mean(0)
+        return self.errors.mean(0) + self.away
 
     @property
     def misfit(self) -> float:
         return float(self.by_prompt.mean())
 
 
-def fit(evidence: Evidence, candidate: Candidate, setting: Setting, steps: int) -> Fit:
-    """The candidate with the numbers that suit the subject best on the prompts that choose."""
-    strides = (1, 2) if candidate.most_steps is None else (1,)
-    free = candidate.free(evidence.prompt, setting)
+def fit_all(
+    evidence: Evidence,
+    of: Sequence[Candidate],
+    setting: Setting,
+    steps: int,
+    progress: Callable[[Sequence[Candidate]], Iterable[Candidate]] = iter,
+) -> list[Fit]:
+    """Every candidate, with the numbers that suit the subject best on the prompts that choose.
 
-    def at(by: Mapping[str, float]) -> Choice:
-        return choose(evidence, candidate, setting.moved(by), steps, strides)
+    All of them try a few settings. A search then goes on for those that may still turn out to be the best.
+    """
+    searches = [Search(evidence, candidate, setting, steps) for candidate in progress(of)]
+    costs = sorted(search.cost for search in searches)
+    limit = max(costs[min(AT_LEAST, len(costs)) - 1], HOPEFUL * costs[0])
+    for search in searches:
+        if search.cost <= limit:
+            search.go_on()
+    return [search.fit() for search in searches]
 
-    tried: list[tuple[float, dict[str, float]]] = []
 
-    def attempt(by: dict[str, float]) -> float:
-        cost = at(by).cost
-        tried.append((cost, by))
-        return cost
+class Tried(NamedTuple):
+    cost: float
+    inside: float
+    by: dict[str, float]
+    steps: int
 
-    for stretch in FIRST_STRETCHES if "hi" in free else (0.0,):
-        attempt({"hi": stretch})
-    best = min(tried, key=lambda one: one[0])[1]
-    if free:
-        start = np.array([best.get(name, 0.0) for name in free])
+
+class Search:
+    """The settings of one candidate that were tried, by stride, and their costs."""
+
+    def __init__(
+        self, evidence: Evidence, candidate: Candidate, around: Setting, steps: int
+    ) -> None:
+        self.evidence, self.candidate, self.steps = evidence, candidate, steps
+        self.start = Setting.around(
+            evidence.prompt, around.kernel, around.ridge, candidate.solver.precondition
+        )
+        self.free = candidate.free(evidence.prompt, self.start)
+        strides = (1, 2) if candidate.most_steps is None else (1,)
+        self.tried: dict[int, list[Tried]] = {n: [] for n in strides}
+        for stride in strides:
+            for stretch in FIRST_STRETCHES if "hi" in self.free else (0.0,):
+                self.attempt(stride, {"hi": stretch})
+
+    def best(self, stride: int) -> Tried:
+        return min(self.tried[stride], key=lambda one: one.cost)
+
+    @property
+    def stride(self) -> int:
+        """A longer stride asks less of the subject, and is taken only if it explains much more."""
+        return min(self.tried, key=lambda n: self.best(n).cost * (1 if n == 1 else MUCH_MORE))
+
+    @property
+    def cost(self) -> float:
+        return self.best(self.stride).cost
+
+    def attempt(self, stride: int, by: dict[str, float], steps: int | None = None) -> float:
+        choice = self.at(stride, by, steps)
+        self.tried[stride].append(Tried(choice.cost, choice.inside, by, len(choice.layers)))
+        return choice.cost
+
+    def at(self, stride: int, by: Mapping[str, float], steps: int | None = None) -> Choice:
+        setting = self.start.moved(by)
+        return choose(self.evidence, self.candidate, setting, self.steps, stride, steps)
+
+    def go_on(self) -> None:
+        """Searches with the number of steps that looks best, and with those next to it.
+
+        The search ends with the first that explains everything, and a stride of 1 comes first.
+        """
+        for stride in self.tried:
+            likely = self.best(stride).steps
+            for steps in (likely, likely + 1, likely - 1):
+                if 1 <= steps <= (self.candidate.most_steps or self.steps):
+                    self.minimise(stride, steps)
+                if self.best(stride).inside < EXPLAINED:
+                    return
+
+    def minimise(self, stride: int, steps: int) -> None:
+        """Nelder and Mead's search for the free numbers, from the best so far."""
+        names = self.free
+        if not names:
+            self.attempt(stride, {}, steps)
+            return
+        start = np.array([self.best(stride).by.get(name, 0.0) for name in names])
+        simplex = start + 0.3 * np.vstack([np.zeros(len(names)), np.eye(len(names))])
         scipy.optimize.minimize(
-            lambda x: attempt(dict(zip(free, x.tolist(), strict=True))),
+            lambda x: self.attempt(stride, dict(zip(names, x.tolist(), strict=True)), steps),
             start,
             method="Nelder-Mead",
             options={
-                "maxfev": EVALUATIONS,
-                "xatol": 1e-6,
-                "fatol": 1e-12,
-                "initial_simplex": start
-                + 0.3 * np.vstack([np.zeros(len(free)), np.eye(len(free))]),
+                "maxfev": EVALUATIONS * len(names),
+                "xatol": 1e-5,
+                "fatol": 1e-10,
+                "initial_simplex": simplex,
             },
         )
-    return at(min(tried, key=lambda one: one[0])[1]).scored(evidence)
+
+    def fit(self) -> Fit:
+        best = self.best(self.stride)
+        return self.at(self.stride, best.by, best.steps).scored(self.evidence)
 
 
 @dataclass(frozen=True)
@@ -149,6 +251,8 @@ class Choice:
     setting: Setting
     stride: int
     cost: float
+    inside: float
+    """The part of the cost that is due to the layers."""
     layers: tuple[int, ...]
     names: tuple[str, ...]
     signals: Mapping[str, Signal]
@@ -162,9 +266,6 @@ class Choice:
             errors[name][layer, t]
             for t, (name, layer) in enumerate(zip(self.names, self.layers, strict=True))
         ]
-        last, unexplained = of_prediction(
-            evidence, self.signals["predictions"][1], evidence.split.score
-        )
         ends = {
             name: errors_of_ends(evidence, s, evidence.split.score)
             for name, s in self.signals.items()
@@ -174,55 +275,49 @@ class Choice:
             self.setting,
             len(self.layers) * self.stride,
             self.stride,
-            self.layers,
+            tuple(evidence.layers[layer] for layer in self.layers),
             self.names,
-            torch.stack([*steps, last]),
-            unexplained,
+            len(self.candidate.free(evidence.prompt, self.setting)),
+            torch.stack(steps),
+            away(evidence, self.signals["predictions"][1], evidence.split.score),
             torch.stack([ends[name][t] for t, name in enumerate(self.names)]),
         )
 
 
 def choose(
-    evidence: Evidence, candidate: Candidate, setting: Setting, steps: int, strides: tuple[int, ...]
-) -> Choice:
-    """The number of steps, the stride, and for every step the layer and the quantity that is read."""
-    every = candidate.signals(evidence.prompt, setting, steps * max(strides))
-    choices = []
-    for stride in strides:
-        signals = {name: (place, x[::stride][: steps + 1]) for name, (place, x) in every.items()}
-        choices.append(choose_layers(evidence, candidate, setting, stride, signals))
-    # A longer stride asks less of the subject, and is taken only if it explains much more.
-    return min(choices, key=lambda c: c.cost * (1.0 if c.stride == 1 else 2.0))
-
-
-def choose_layers(
     evidence: Evidence,
     candidate: Candidate,
     setting: Setting,
+    most: int,
     stride: int,
-    signals: Mapping[str, Signal],
+    steps: int | None = None,
 ) -> Choice:
+    """The number of steps, unless it is given, and for every step the layer and the quantity read."""
     part = evidence.split.choose
-    predictions = signals["predictions"][1]
-    away = (evidence.predictions[part] - predictions[:, part]).square().mean((1, 2, 3))
-    last = max(1, int(torch.nan_to_num(away, nan=torch.inf).argmin()))
-    kept = {name: (place, x[: last + 1]) for name, (place, x) in signals.items()}
-    costs = {name: errors_of(evidence, s, part).mean(-1).numpy() for name, s in kept.items()}
-    names = list(costs)
-    stacked = np.nan_to_num(np.stack([costs[name] for name in names]), nan=1e9, posinf=1e9)
-    path = align(stacked.min(0))
-    which = [int(stacked[:, layer, t].argmin()) for t, layer in enumerate(path)]
-    steps = [
-        float(stacked[kind, layer, t])
-        for t, (kind, layer) in enumerate(zip(which, path, strict=True))
-    ]
-    end = float(of_prediction(evidence, kept["predictions"][1], part)[0].mean())
-    cost = (sum(steps) + end) / (len(steps) + 1)
+    signals = {
+        name: (place, values[::stride])
+        for name, (place, values) in candidate.signals(
+            evidence.prompt, setting, most * stride
+        ).items()
+    }
+    if steps is None:
+        ends = (evidence.predictions[part] - signals["predictions"][1][:, part]).square()
+        steps = max(1, int(torch.nan_to_num(ends.mean((1, 2, 3)), nan=inf).argmin()))
+    kept = {name: (place, values[: steps + 1]) for name, (place, values) in signals.items()}
+    names = list(kept)
+    costs = np.stack([errors_of(evidence, kept[name], part).mean(-1).numpy() for name in names])
+    costs = np.nan_to_num(costs, nan=HOPELESS, posinf=HOPELESS)
+    path = align(costs.min(0))
+    which = [int(costs[:, layer, t].argmin()) for t, layer in enumerate(path)]
+    inside = float(np.mean([costs[kind, path[t], t] for t, kind in enumerate(which)]))
+    end = float(away(evidence, kept["predictions"][1], part).mean())
+    cost = inside + end if np.isfinite(end) else HOPELESS
     return Choice(
         candidate,
         setting,
         stride,
-        cost if np.isfinite(cost) else 1e9,
+        cost,
+        inside,
         tuple(path),
         tuple(names[kind] for kind in which),
         kept,
@@ -256,12 +351,9 @@ def new_part(values: Float[Tensor, "steps1 batch n c"], prompts: slice) -> float
     return max(float(change.square().sum(-1).mean()), TINY)
 
 
-def of_prediction(
-    evidence: Evidence, predictions: Tensor, prompts: slice
-) -> tuple[Float[Tensor, " some"], float]:
-    """For each prompt the error of the last step as the subject's prediction, in the units of e_t; and
-    the mean of these errors over the mean square of the predictions."""
+def away(evidence: Evidence, predictions: Tensor, prompts: slice) -> Float[Tensor, " some"]:
+    """For each prompt how far the last step is from the subject's prediction, squared and over the mean
+    square of these."""
     wanted = evidence.predictions[prompts]
-    away = (wanted - predictions[-1, prompts]).square().sum(-1).mean(-1)
     size = max(float(wanted.square().sum(-1).mean()), TINY)
-    return away / new_part(predictions, prompts), float(away.mean()) / size
+    return (wanted - predictions[-1, prompts]).square().sum(-1).mean(-1) / size

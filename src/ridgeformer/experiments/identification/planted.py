@@ -1,0 +1,158 @@
+"""Subjects whose answer is known: compiled models, disguised or spoilt, and controls that run no solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ridgeformer.models import Reading, Subject
+from ridgeformer.tasks import Prompt
+from ridgeformer.transformer import Transformer
+
+
+def normal_like(values: Tensor, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(values.shape, generator=generator, dtype=torch.float64).to(values.dtype)
+
+
+@dataclass(frozen=True)
+class Rotated(Subject):
+    """The same model with its residual stream in another orthonormal basis: no channel is aligned."""
+
+    inner: Subject
+    seed: int = 0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.inner.name
+
+    def read(self, prompt: Prompt) -> Reading:
+        reading = self.inner.read(prompt)
+        width = reading.queries.shape[-1]
+        turn = torch.linalg.qr(normal_like(reading.queries.new_zeros(width, width), self.seed)).Q
+        return replace(reading, queries=reading.queries @ turn, supports=reading.supports @ turn)
+
+
+@dataclass(frozen=True)
+class Noisy(Subject):
+    """Predictions with noise, whose variance is a part of theirs."""
+
+    inner: Subject
+    part: float
+    seed: int = 0
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.inner.name
+
+    def read(self, prompt: Prompt) -> Reading:
+        reading = self.inner.read(prompt)
+        spread = self.part**0.5 * reading.predictions.std()
+        noise = spread * normal_like(reading.predictions, self.seed)
+        return replace(reading, predictions=reading.predictions + noise)
+
+
+@dataclass(frozen=True)
+class Relayered(Subject):
+    """The same model seen at some of its layers: a layer that is left out is merged with the next one, and
+    one that comes twice is followed by an idle one."""
+
+    inner: Subject
+    every: int = 1
+    copies: int = 1
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.inner.name
+
+    def read(self, prompt: Prompt) -> Reading:
+        reading = self.inner.read(prompt)
+        last = reading.layers
+        kept = [n for n in range(last + 1) if n % self.every == 0 or n == last]
+        layers = torch.tensor([n for n in kept for _ in range(self.copies)])
+        return replace(reading, queries=reading.queries[layers], supports=reading.supports[layers])
+
+
+@dataclass(frozen=True)
+class Ensemble(Subject):
+    """Two models side by side, whose predictions are averaged."""
+
+    first: Subject
+    second: Subject
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"{self.first.name} and {self.second.name}"
+
+    def read(self, prompt: Prompt) -> Reading:
+        a, b = self.first.read(prompt), self.second.read(prompt)
+        return Reading(
+            (a.predictions + b.predictions) / 2,
+            beside(a.queries, b.queries),
+            beside(a.supports, b.supports),
+        )
+
+
+def beside(
+    a: Float[Tensor, "layers batch n d"], b: Float[Tensor, "others batch n e"]
+) -> Float[Tensor, "most batch n both"]:
+    """The streams of two models in one; the shorter one stays as it ended."""
+    most = max(len(a), len(b))
+    longer = [torch.cat([x, x[-1:].expand(most - len(x), -1, -1, -1)]) for x in (a, b)]
+    return torch.cat(longer, dim=-1)
+
+
+@dataclass(frozen=True)
+class Neighbours(Subject):
+    """Means over the 1, 2, 4, … nearest supports, one after the other: similarity, and no system is solved."""
+
+    name = "nearest neighbours"
+    layers: int = 4
+
+    def read(self, prompt: Prompt) -> Reading:
+        def means(points: Tensor) -> list[Tensor]:
+            nearest = torch.cdist(points, prompt.phi).argsort(-1)
+            found = []
+            for layer in range(self.layers):
+                count = min(2**layer, prompt.supports)
+                chosen = nearest[..., :count].flatten(1)[..., None]
+                values = prompt.y.gather(1, chosen.expand(-1, -1, prompt.outputs))
+                found.append(values.reshape(len(values), -1, count, prompt.outputs).mean(2))
+            return found
+
+        def stream(points: Tensor, targets: Tensor) -> Tensor:
+            known, rows = [points, targets], []
+            width = points.shape[-1] + targets.shape[-1] * (self.layers + 1)
+            for mean in [None, *means(points)]:
+                known += [] if mean is None else [mean]
+                row = torch.cat(known, dim=-1)
+                rows.append(torch.nn.functional.pad(row, (0, width - row.shape[-1])))
+            return torch.stack(rows)
+
+        nothing = prompt.phi_query.new_zeros(*prompt.phi_query.shape[:2], prompt.outputs)
+        queries = stream(prompt.phi_query, nothing)
+        return Reading(means(prompt.phi_query)[-1], queries, stream(prompt.phi, prompt.y))
+
+
+def shuffled(transformer: Transformer, seed: int) -> Transformer:
+    """The same blocks in another order, which computes nothing in particular."""
+    order = torch.randperm(
+        transformer.config.n_layers, generator=torch.Generator().manual_seed(seed)
+    ).tolist()
+    other = Transformer(transformer.config, init="zero").requires_grad_(False)
+    other.load_state_dict(transformer.state_dict())
+    other.blocks = torch.nn.ModuleList([other.blocks[block] for block in order])
+    return other
+
+
+def untrained(transformer: Transformer, seed: int) -> Transformer:
+    """A transformer of the same shape with random weights."""
+    state = torch.random.get_rng_state()
+    torch.manual_seed(seed)
+    try:
+        return Transformer(transformer.config).requires_grad_(False)
+    finally:
+        torch.random.set_rng_state(state)
