@@ -111,7 +111,7 @@ class Run:
             except ValueError as damage:
                 say(f"{path.name} cannot be used, {damage}: going back to the one before.")
                 continue
-            if state["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
+            if Recipe.from_dict(state["recipe"]) != self.recipe:
                 raise Refusal(
                     f"{self.folder} was begun with another recipe: use that one, or another `folder`."
                 )

@@ -17,8 +17,11 @@ from ridgeformer.types import Refusal
 class Architecture:
     """The `[model]` table of a recipe."""
 
-    layout: Literal["pairs", "interleaved"] = "pairs"
-    """With pairs a support is one token and many queries read all of them; interleaved is x, y, x, y, …"""
+    layout: Literal["pairs", "interleaved", "alternating"] = "pairs"
+    """With pairs a support is one token and many queries read all of them; interleaved is x, y, x, y, …,
+    and alternating x, (x, y), x, (x, y), …"""
+    positions: Literal["usual", "none", "learned", "sinusoidal"] = "usual"
+    """The usual positions of a layout are learned ones if it is interleaved, and none otherwise."""
     n_layers: int = 8
     d_model: int = 64
     n_heads: int = 4
@@ -127,6 +130,7 @@ class Recipe:
         for name in ("features", "supports", "queries"):
             if getattr(self.task, name) < 1:
                 raise Refusal(f"[task] {name} must be at least 1; got {getattr(self.task, name)}.")
+        self.config()
 
     def config(self) -> TransformerConfig:
         """The configuration of the transformer that is trained."""

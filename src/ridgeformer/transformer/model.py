@@ -110,6 +110,14 @@ class Block(nn.Module):
         return apply_edits(edits, f"{name}.resid_post", x)
 
 
+def sinusoids(tokens: int, d_model: int) -> Float[Tensor, "n d_model"]:
+    """Fixed positions (Vaswani et al. 2017): sin and cos of n/10000^(2i/d_model) in columns 2i and 2i + 1."""
+    columns = torch.arange(d_model)
+    rates = 10_000.0 ** (-(columns - columns % 2).double() / d_model)
+    angles = torch.arange(tokens).double()[:, None] * rates
+    return torch.where(columns % 2 == 0, angles.sin(), angles.cos())
+
+
 def plain(block: nn.Module) -> TypeGuard[Block]:
     """Whether a block and its parts are of the classes above, and nobody has hooked into them."""
     if type(block) is not Block:
@@ -219,6 +227,8 @@ class Transformer(nn.Module):
                     f"got {tokens.shape[1]}."
                 )
             x = x + self.pos[: tokens.shape[1]]
+        elif self.config.positional == "sinusoidal":
+            x = x + sinusoids(tokens.shape[1], self.config.d_model).to(x)
         if self.config.n_registers:
             x = torch.cat([self.registers.expand(len(x), -1, -1), x], dim=1)
         return x
