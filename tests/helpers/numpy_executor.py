@@ -124,6 +124,9 @@ def run_tokens(directory, tokens, context, loops=1, everywhere=False):
             hidden = np.maximum(gate, 0) * hidden
         elif config["mlp"] == "relu":
             hidden = np.maximum(hidden, 0)
+        elif config["mlp"] == "gelu_new":
+            cubic = np.sqrt(2 / np.pi) * (hidden + 0.044715 * hidden**3)
+            hidden = hidden * (1 + np.tanh(cubic)) / 2
         else:
             from scipy.special import erf
 

@@ -32,7 +32,7 @@ BASE = {"d_in": 6, "d_out": 2, "d_model": 12, "n_layers": 3, "n_heads": 3, "d_he
         "attn_scale": 0.03, "max_tokens": 64}  # fmt: skip
 CHOICES = {
     "attention": ["linear", "softmax"],
-    "mlp": ["relu", "gelu", "reglu"],
+    "mlp": ["relu", "gelu", "gelu_new", "reglu"],
     "norm": ["none", "layernorm", "rmsnorm"],
     "mask": ["prefix", "causal"],
     "positional": ["none", "learned", "sinusoidal"],

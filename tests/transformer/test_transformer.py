@@ -31,7 +31,7 @@ BASE = {
 }  # fmt: skip
 CHOICES = {
     "attention": ["linear", "softmax"],
-    "mlp": ["relu", "gelu", "reglu"],
+    "mlp": ["relu", "gelu", "gelu_new", "reglu"],
     "norm": ["none", "layernorm", "rmsnorm"],
     "mask": ["prefix", "causal"],
     "positional": ["none", "learned", "sinusoidal"],

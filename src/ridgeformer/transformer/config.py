@@ -24,7 +24,7 @@ class TransformerConfig:
     d_head: int
     d_mlp: int
     attention: Literal["linear", "softmax"] = "softmax"
-    mlp: Literal["relu", "gelu", "reglu"] = "gelu"
+    mlp: Literal["relu", "gelu", "gelu_new", "reglu"] = "gelu"
     norm: Literal["none", "layernorm", "rmsnorm"] = "layernorm"
     mask: Literal["prefix", "causal"] = "prefix"
     positional: Literal["none", "learned", "sinusoidal"] = "none"

@@ -76,8 +76,10 @@ class MLP(nn.Module):
         hidden = F.linear(x, self.W_in.mT, self.b_in)
         if self.kind == "reglu":
             hidden = F.relu(F.linear(x, self.W_gate.mT, self.b_gate)) * hidden
+        elif self.kind == "relu":
+            hidden = F.relu(hidden)
         else:
-            hidden = F.relu(hidden) if self.kind == "relu" else F.gelu(hidden)
+            hidden = F.gelu(hidden, approximate="none" if self.kind == "gelu" else "tanh")
         return F.linear(hidden, self.W_out.mT, self.b_out)
 
 

@@ -174,8 +174,8 @@ class PackedMLP:
             *(torch.split(t, attention.BLOCK, 1) for t in (x, normed)), strict=True
         ):
             hidden = self.hidden(read)
-            if self.kind == "gelu":
-                hidden = F.gelu(hidden)
+            if self.kind in ("gelu", "gelu_new"):
+                hidden = F.gelu(hidden, approximate="none" if self.kind == "gelu" else "tanh")
             else:
                 hidden[: self.neurons].relu_()
                 if self.kind == "reglu":
