@@ -38,7 +38,7 @@ def alternating_tokens_of(phi, y, phi_query):
 def visible(n, context, mask):
     """[reader, read]: who may read whom; the first `context` tokens are read by all."""
     context = np.arange(n) < context
-    allowed = np.tile(context, (n, 1)) | np.eye(n, dtype=bool)
+    allowed = np.tile(context, (n, 1)) | (np.eye(n, dtype=bool) & (mask != "context"))
     return allowed & np.tri(n, dtype=bool) if mask == "causal" else allowed
 
 

@@ -346,6 +346,7 @@ def test_another_seed_is_another_run(tmp_path):
             'layout = "triples"',
             "must be one of pairs, interleaved, alternating",
         ),
+        ('layout = "pairs"', 'layout = "alternating"\nmask = "context"', "has a causal mask"),
         ('layout = "pairs"', 'positions = "learned"', "positions must be none"),
         ('layout = "pairs"', 'positions = "relative"', "must be one of usual, none"),
         ("batch = 8", "batch = 8\nbeta1 = 1.0", "0 ≤ beta1 < 1"),

@@ -34,7 +34,7 @@ CHOICES = {
     "attention": ["linear", "softmax"],
     "mlp": ["relu", "gelu", "gelu_new", "reglu"],
     "norm": ["none", "layernorm", "rmsnorm"],
-    "mask": ["prefix", "causal"],
+    "mask": ["prefix", "causal", "context"],
     "positional": ["none", "learned", "sinusoidal"],
     "n_registers": [0, 3],
     "loop": [None, (1, 3)],

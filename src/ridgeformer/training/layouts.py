@@ -56,7 +56,8 @@ class Layout(ABC):
 
 def shape_of(task: LearnableTask, shape: dict[str, Any], **more: Any) -> TransformerConfig:
     """The configuration that all layouts share, with what is `more` in one of them."""
-    kept = {name: value for name, value in shape.items() if name not in ("layout", "positions")}
+    chosen = ("layout", "positions", "mask")
+    kept = {name: value for name, value in shape.items() if name not in chosen}
     inputs = task.features + task.outputs + 3
     # Softmax logits are scaled as usual; linear attention averages over the supports.
     scale = shape["d_head"] ** -0.5 if shape["attention"] == "softmax" else 1 / (task.supports + 1)
@@ -73,7 +74,8 @@ class Pairs(Layout):
                 "The supports of the layout pairs have no order: [model] positions must be none; "
                 f"got {shape['positions']}."
             )
-        return shape_of(task, shape, mask="prefix")
+        mask = "prefix" if shape["mask"] == "usual" else shape["mask"]
+        return shape_of(task, shape, mask=mask)
 
     def loss(self, model: Transformer, sample: Sample) -> Tensor:
         return (self.predict(model, sample.prompt) - sample.targets).square().mean()
@@ -96,6 +98,8 @@ class Decoder(Layout):
         """The sequence of the points, the last of which has an x and no y."""
 
     def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
+        if shape["mask"] != "usual":
+            raise Refusal(f"The layout {self.name} has a causal mask: leave out [model] mask.")
         positions = self.positions if shape["positions"] == "usual" else shape["positions"]
         points = task.supports + task.queries
         table = {"max_tokens": 2 * points} if positions == "learned" else {}

@@ -22,6 +22,8 @@ class Architecture:
     and alternating x, (x, y), x, (x, y), …"""
     positions: Literal["usual", "none", "learned", "sinusoidal"] = "usual"
     """The usual positions of a layout are learned ones if it is interleaved, and none otherwise."""
+    mask: Literal["usual", "context"] = "usual"
+    """With pairs, `context` keeps a query from reading itself; otherwise it reads supports and itself."""
     n_layers: int = 8
     d_model: int = 64
     n_heads: int = 4

@@ -26,7 +26,8 @@ class TransformerConfig:
     attention: Literal["linear", "softmax"] = "softmax"
     mlp: Literal["relu", "gelu", "gelu_new", "reglu"] = "gelu"
     norm: Literal["none", "layernorm", "rmsnorm"] = "layernorm"
-    mask: Literal["prefix", "causal"] = "prefix"
+    mask: Literal["prefix", "causal", "context"] = "prefix"
+    """Which tokens a token reads; queries read themselves too, except under `context`."""
     positional: Literal["none", "learned", "sinusoidal"] = "none"
     attn_scale: float = 1.0
     dtype: Literal["float32", "float64"] = "float32"

@@ -4,7 +4,8 @@
 
 A sequence consists of context tokens and then query tokens. A context token reads all context tokens
 under the prefix mask, and those up to itself under the causal mask. A query reads the context and
-itself, and no other token reads a query. The rows of the context are computed from the context alone,
+itself, and no other token reads a query; under the context mask, which is otherwise the prefix mask, a
+query does not read itself. The rows of the context are computed from the context alone,
 so that no bit of them can depend on a query.
 
 A model may have registers, which are constant rows of the residual stream. They stand before the tokens
