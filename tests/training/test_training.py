@@ -16,6 +16,7 @@ import torch
 from fork_server import cli
 from safetensors.torch import load_file
 
+from ridgeformer.cli.train import error_line
 from ridgeformer.tasks import LinearRegression, Sample
 from ridgeformer.training import LAYOUTS, Group, Recipe, TrainedModel, started
 from ridgeformer.training.loop import batch_at, rate_at
@@ -390,12 +391,20 @@ def test_a_recipe_with_a_mistake_is_refused(tmp_path, old, new, message):
 
 
 def test_shipped_recipes_are_valid():
-    paths = sorted((Path(__file__).parents[2] / "recipes").glob("*.toml"))
-    assert paths
+    paths = sorted((Path(__file__).parents[2] / "recipes").rglob("*.toml"))
+    assert {"published"} < {path.parent.name for path in paths}
     for path in paths:
         recipe = Recipe.load(path)
         assert Recipe.from_dict(recipe.to_dict()) == recipe
         assert recipe.name == path.stem
+
+
+@pytest.mark.parametrize(
+    ("mse", "best", "shown"),
+    [(0.3, 0.2, "1.500 × the best"), (3e-4, 2e-30, "error 3.00e-04"), (0.0, 0.0, "error 0.00e+00")],
+)
+def test_an_error_is_compared_with_the_best_one_unless_that_is_round_off(mse, best, shown):
+    assert error_line({"mse": mse, "best": best, "excess": 0.1}).endswith(shown)
 
 
 def test_a_batch_that_cannot_be_shared_is_refused(tmp_path):
