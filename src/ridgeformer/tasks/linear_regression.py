@@ -10,8 +10,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.kernels import Linear
 from ridgeformer.tasks.base import Prompt
-from ridgeformer.tasks.learnable import LearnableTask, generator_of, normal, uniform
+from ridgeformer.tasks.learnable import (
+    KernelSystem,
+    LearnableTask,
+    generator_of,
+    normal,
+    uniform,
+)
 
 Rotation = Literal["random", "fixed", "none"]
 Prior = Literal["isotropic", "inverse-covariance"]
@@ -84,6 +91,9 @@ class LinearRegression(LearnableTask):
         """
         single = self.noise > 0 and self.prior == "isotropic"
         return self.noise**2 * self.features if single else None
+
+    def kernel_system(self) -> KernelSystem | None:
+        return None if self.ridge is None else KernelSystem(Linear(), self.ridge)
 
     def shared_rotation(self) -> Float[Tensor, "d d"]:
         """The rotation of all prompts, if it is not random."""
