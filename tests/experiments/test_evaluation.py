@@ -14,6 +14,7 @@ from rich.console import Console
 from tiny_models import LINEAR, PROCESS, cli, compile_cg, recipe_of, refused, train
 
 import ridgeformer as rf
+from ridgeformer.baselines import FixedSteps, LeastSquares, TunedFunctionalSteps
 from ridgeformer.experiments.evaluation import ScaledInputs, measure, methods, scores, shifts_of
 from ridgeformer.experiments.evaluation.measure import Case, run_case
 from ridgeformer.experiments.evaluation.methods import Method, of_best, of_model
@@ -325,6 +326,22 @@ def test_a_method_out_of_order_is_caught(home, monkeypatch):
     monkeypatch.setattr(Method, "attempt", moved)
     found = at_own(home / "cg", PROMPTS)
     assert found.get("R²", "model", supports=8).high < 0.5
+
+
+def test_iterative_baselines_take_the_steps_that_are_asked_for(home, tmp_path, monkeypatch):
+    """Others are left alone; predictions are those of baselines that were made with so many steps."""
+    several = {"gd": FixedSteps, "kernel-gd": TunedFunctionalSteps, "least-squares": LeastSquares}
+    monkeypatch.setattr(methods, "BASELINES", several)
+    prompt = TASK.draw(4, seed=0)
+    for steps in (None, 1, 3):
+        number = {} if steps is None else {"steps": steps}
+        for method in methods.of_baselines(TASK, 0, None, steps):
+            made = several[method.name](**({} if method.name == "least-squares" else number))
+            torch.testing.assert_close(method.predict(prompt), made.fit(TASK, 0).predict(prompt))
+    few, more = (methods.of_baselines(TASK, 0, ["gd"], n)[0].predict(prompt) for n in (1, 3))
+    assert not torch.allclose(few, more, rtol=1e-3)
+    command = ["evaluate", home / "pairs", "--out", tmp_path / "e", "--baseline", "gd"]
+    refused(cli(*command, "--steps", "0"), "at least one step")
 
 
 def test_names_of_tasks(home, tmp_path):

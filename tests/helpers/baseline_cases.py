@@ -7,6 +7,7 @@ import torch
 from ridgeformer.baselines import (
     BASELINES,
     Adapter,
+    LearnedFunctionalSteps,
     LearnedPreconditioners,
     LearnedSteps,
 )
@@ -14,7 +15,7 @@ from ridgeformer.tasks import (
     LEARNABLE,
 )
 
-LEARNED = [LearnedSteps, LearnedPreconditioners, Adapter]
+LEARNED = [LearnedSteps, LearnedPreconditioners, LearnedFunctionalSteps, Adapter]
 
 
 def held_out(task, prompts, seed=11):

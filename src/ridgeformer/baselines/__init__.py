@@ -2,14 +2,18 @@
 
 from ridgeformer.baselines.adapter import Adapter
 from ridgeformer.baselines.base import Baseline
+from ridgeformer.baselines.functional_descent import FixedFunctionalSteps, TunedFunctionalSteps
 from ridgeformer.baselines.gaussian_process import GaussianProcessPosterior
 from ridgeformer.baselines.gradient_descent import FixedSteps
+from ridgeformer.baselines.kernel_ridge import KernelRidge
 from ridgeformer.baselines.lasso import Lasso
+from ridgeformer.baselines.learned_functional_steps import LearnedFunctionalSteps
 from ridgeformer.baselines.learned_steps import LearnedSteps
 from ridgeformer.baselines.least_squares import LeastSquares
 from ridgeformer.baselines.nadaraya_watson import Smoother
 from ridgeformer.baselines.nearest_neighbours import NearestNeighbours
 from ridgeformer.baselines.preconditioned import LearnedPreconditioners
+from ridgeformer.baselines.preconditioned_richardson import PreconditionedRichardson
 from ridgeformer.baselines.ridge import Ridge
 from ridgeformer.registry import register
 
@@ -26,6 +30,11 @@ for _baseline in (
     FixedSteps,
     LearnedSteps,
     LearnedPreconditioners,
+    FixedFunctionalSteps,
+    TunedFunctionalSteps,
+    LearnedFunctionalSteps,
+    PreconditionedRichardson,
+    KernelRidge,
     Adapter,
 ):
     register(_baseline)

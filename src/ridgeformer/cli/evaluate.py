@@ -24,6 +24,10 @@ def evaluate(
         list[str] | None,
         typer.Option(help="A baseline, or none; may be repeated; all if left out.", metavar="NAME"),
     ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Steps of every iterative baseline; its own number if left out."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Directory of the page; results/evaluate-MODEL if left out.")
     ] = None,
@@ -33,4 +37,4 @@ def evaluate(
 
     named = [] if baseline == ["none"] else baseline
     where = out or Path("results") / f"evaluate-{model.absolute().name}"
-    run(model, where, tasks=task or (), prompts=prompts, seed=seed, baselines=named)
+    run(model, where, tasks=task or (), prompts=prompts, seed=seed, baselines=named, steps=steps)

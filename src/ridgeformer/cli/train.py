@@ -69,9 +69,7 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
             def report(step: int, seen: dict[str, float]) -> None:
                 progress.update(bar, completed=step)
                 if seen:
-                    ratio = seen["mse"] / seen["best"]
-                    text = f"excess {seen.get('excess', nan):.4f}, error {ratio:.3f} × the best"
-                    progress.update(bar, seen=text)
+                    progress.update(bar, seen=error_line(seen))
 
             run.train(report)
         if group.first:
@@ -81,6 +79,14 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
             console.print(f"The model: [bold]{out / 'model'}[/bold]", soft_wrap=True)
     finally:
         group.leave()
+
+
+def error_line(seen: dict[str, float]) -> str:
+    """The excess risk and the error; the error as a multiple of the best one, unless that is only round-off."""
+    excess = f"excess {seen.get('excess', nan):.4f}"
+    if seen["best"] < 1e-12 * max(seen["mse"], 1e-12):
+        return f"{excess}, error {seen['mse']:.2e}"
+    return f"{excess}, error {seen['mse'] / seen['best']:.3f} × the best"
 
 
 def named_scores(scores: dict[str, Any]) -> list[tuple[str, dict[str, float | None]]]:

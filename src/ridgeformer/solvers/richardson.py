@@ -24,8 +24,7 @@ class Stationary(Solver):
         return RichardsonState(m.zeros(), m.inverse_preconditioner(self.precondition))
 
     def step(self, m: Machine, s: RichardsonState, t: int) -> RichardsonState:
-        lo, hi = self.interval or m.interval(self.precondition)
-        eta = 2 / (lo + hi)  # the best constant for spectra in [lo, hi]
+        eta = self.step_size(m, t)
         residual = m.target() - m.matvec(s.alpha)
         alpha = m.bound(
             s.alpha + eta * preconditioned(residual, s.inverse),
@@ -33,6 +32,11 @@ class Stationary(Solver):
             "‖α_t‖_A² ≤ ‖α*‖_A² + 3η·yᵀP⁻¹y, since (1 − ησ)^t is negative only where ησ > 1",
         )
         return s._replace(alpha=alpha)
+
+    def step_size(self, m: Machine, t: int) -> float:
+        """The best constant for spectra in [lo, hi]."""
+        lo, hi = self.interval or m.interval(self.precondition)
+        return 2 / (lo + hi)
 
     def growth(self, m: Machine, eta: float) -> float:
         """How far ‖α_t‖ may exceed ‖y‖/λ on its way."""

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.kernels import Gaussian, Kernel
 from ridgeformer.tasks.base import Prompt
-from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
+from ridgeformer.tasks.learnable import KernelSystem, LearnableTask, normal, uniform
 from ridgeformer.tasks.posterior import averaged, conditioned
 
 Smoothness = Literal["rbf", "matern12", "matern32", "matern52"]
@@ -33,6 +34,29 @@ def covariance(kind: Smoothness, distance: Tensor) -> Tensor:
 def distances(a: Tensor, b: Tensor) -> Tensor:
     """Euclidean distances, taken from differences, since |a|² + |b|² − 2⟨a, b⟩ cancels for near points."""
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+@dataclass(frozen=True)
+class Covariance(Kernel):
+    """The covariance of a Gaussian process as a kernel that solvers run on."""
+
+    smoothness: Smoothness = "rbf"
+    lengthscale: float = 1.0
+
+    name = "covariance"
+
+    def __call__(
+        self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
+    ) -> Float[Tensor, "batch n m"]:
+        return covariance(self.smoothness, distances(a, b) / self.lengthscale)
+
+    def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
+        return torch.ones_like(a[..., :1])
+
+
+def covariance_kernel(smoothness: Smoothness, lengthscale: float) -> Kernel:
+    """The kernel of that covariance; an RBF is the Gaussian kernel, which can be compiled."""
+    return Gaussian(lengthscale) if smoothness == "rbf" else Covariance(smoothness, lengthscale)
 
 
 @dataclass(frozen=True)
@@ -69,6 +93,13 @@ class GaussianProcess(LearnableTask):
 
     def gaussian_process(self) -> GaussianProcess:
         return self
+
+    def kernel_system(self) -> KernelSystem | None:
+        """The covariance and the noise variance, if every prompt has the same ones."""
+        if len(self.settings) > 1:
+            return None
+        [(lengthscale, noise)] = self.settings
+        return KernelSystem(covariance_kernel(self.smoothness, lengthscale), noise)
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         x = 2 * uniform(generator, batch, points, self.features) - 1

@@ -8,13 +8,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from math import isfinite
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.kernels import Kernel
 from ridgeformer.registry import Registry
 from ridgeformer.tasks.base import Prompt, Task
 from ridgeformer.types import Refusal
@@ -33,6 +34,13 @@ class Sample:
     def __getitem__(self, rows: slice | Tensor) -> Sample:
         """Some of the prompts, with their targets."""
         return Sample(self.prompt[rows], self.targets[rows])
+
+
+class KernelSystem(NamedTuple):
+    """A kernel and the λ of A = K + λI."""
+
+    kernel: Kernel
+    ridge: float
 
 
 class LearnableTasks(Registry[type["LearnableTask"]]):
@@ -81,6 +89,10 @@ class LearnableTask(Task):
     @property
     def ridge(self) -> float | None:
         """The λ with which ridge regression on the raw features is the best predictor, if there is one."""
+        return None
+
+    def kernel_system(self) -> KernelSystem | None:
+        """The kernel and the λ whose ridge regression is the best predictor, if there are such."""
         return None
 
     def gaussian_process(self) -> GaussianProcess | None:

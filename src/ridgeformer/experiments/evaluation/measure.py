@@ -82,6 +82,7 @@ def measure(
     seed: int,
     progress: Progress = iter,
     baselines: Sequence[str] | None = None,
+    steps: int | None = None,
 ) -> Finding:
     """The same seed gives the same numbers, except for the speed."""
     for task in tasks.values():  # before any work
@@ -90,7 +91,7 @@ def measure(
     cases: list[Case] = []
     labels = {MODEL: subject.label}
     for label, task in tasks.items():
-        others = of_baselines(task, seed, baselines)
+        others = of_baselines(task, seed, baselines, steps)
         methods = [subject, of_best(task), *others]
         # The best predictor of the task itself, on prompts of a shifted one.
         unaware = Method(UNAWARE, "best predictor, not told of the shift", task.best)
@@ -109,6 +110,7 @@ def measure(
         "tasks": {label: task.to_dict() for label, task in tasks.items()},
         "exact": {label: task.exact for label, task in tasks.items()},
         "methods": labels,
+        "baseline steps": steps,
         "threads": torch.get_num_threads(),
         "refusals": refusals,
     }

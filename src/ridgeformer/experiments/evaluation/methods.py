@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import timeit
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -60,13 +60,21 @@ def of_best(task: LearnableTask) -> Method:
     return Method(BEST, "best predictor" if task.exact else "best known predictor", task.best)
 
 
-def of_baselines(task: LearnableTask, seed: int, names: Sequence[str] | None) -> list[Method]:
-    """All baselines, or those that are named, fitted to the task and never to its shifts."""
+def of_baselines(
+    task: LearnableTask, seed: int, names: Sequence[str] | None, steps: int | None = None
+) -> list[Method]:
+    """All baselines, or those that are named, fitted to the task and never to its shifts.
+
+    Those that are iterative take `steps` steps, or their own number if it is None.
+    """
     methods = []
     for name in BASELINES if names is None else dict.fromkeys(names):
         if name not in BASELINES:
             known = ", ".join(BASELINES)
             raise Refusal(f"There is no baseline {name!r}: choose from {known}, or none.")
-        fitted = BASELINES[name]().fit(task, seed)
+        made = BASELINES[name]()
+        if steps is not None and "steps" in {field.name for field in fields(made)}:
+            made = replace(made, **{"steps": steps})
+        fitted = made.fit(task, seed)
         methods.append(Method(name, fitted.label, fitted.predict))
     return methods

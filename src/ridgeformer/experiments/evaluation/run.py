@@ -28,16 +28,22 @@ def evaluate(
     prompts: int = 512,
     seed: int = 0,
     baselines: Sequence[str] | None = None,
+    steps: int | None = None,
     console: Console | None = None,
 ) -> Finding:
-    """Measures the model that `directory` holds on its own task, or on those that are named."""
+    """Measures the model that `directory` holds on its own task, or on those that are named.
+
+    Iterative baselines take `steps` steps, or their own number if it is None.
+    """
     if prompts < 8:
         raise Refusal(f"Intervals over quarters of the prompts need at least 8, got {prompts}.")
+    if steps is not None and steps < 1:
+        raise Refusal(f"Iterative baselines need at least one step; got steps = {steps}.")
     check_seed(seed, below=62)
     model = load(directory)
     chosen = tasks_of(model, tasks)
     run = Run(out, "results.json", console)
-    finding = measure(model, chosen, prompts, seed, run.track, baselines)
+    finding = measure(model, chosen, prompts, seed, run.track, baselines, steps)
     finding = replace(finding, settings={**described(model, directory), **finding.settings})
     page = page_of(finding)
     run.show(page.terminal)

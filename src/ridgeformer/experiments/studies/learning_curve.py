@@ -48,6 +48,10 @@ MEASURES = {
 }
 
 
+LAMBDA = NOISE**2 * FEATURES
+"""The λ with which ridge regression is the best predictor of the task."""
+
+
 def task() -> LinearRegression:
     plain = LinearRegression(
         features=FEATURES, supports=PAIRS, queries=1, condition=CONDITION, noise=NOISE
@@ -64,7 +68,7 @@ def measure_ridge(sample: Sample, out: Collector) -> tuple[Tensor, Tensor]:
     """The best predictor and none at all; returns ridge regression's predictions and what is predicted."""
     prompt = sample.prompt
     target = torch.cat([prompt.y, sample.targets], dim=1)[..., 0]
-    exact = krr(prefix_prompts(prompt), ridge=task().ridge).reshape(target.shape)
+    exact = krr(prefix_prompts(prompt), ridge=LAMBDA).reshape(target.shape)
     add_curve(out, "error", RIDGE, errors(exact, target), True)
     add_curve(out, "error", NOTHING, errors(torch.zeros_like(exact), target), True)
     return exact, target
@@ -90,12 +94,11 @@ def measure_decoder(
     out: Collector,
 ) -> None:
     """One decoder, read after some of its steps, in one pass."""
-    ridge = task().ridge
     most = float(largest_eigenvalue(prompt, Linear()).max())
     to = LinearAttention(most, Exact(), causal=True, every_prefix=True)
-    model = compile(solver, features=FEATURES, steps=max(steps), ridge=ridge, to=to)
+    model = compile(solver, features=FEATURES, steps=max(steps), ridge=LAMBDA, to=to)
     found = trajectory(model, prompt, prefixes=True).predictions
-    bound = feature_cg_prediction_bound(prefix_prompts(prompt), ridge=ridge, steps=max(steps))
+    bound = feature_cg_prediction_bound(prefix_prompts(prompt), ridge=LAMBDA, steps=max(steps))
     size = sum(weight.numel() for weight in model.transformer.parameters())
     out.exact("parameters", solver.name, size, steps=max(steps))
     out.exact("layers", solver.name, model.transformer.config.n_layers, steps=max(steps))
