@@ -38,7 +38,7 @@ def alternating_tokens_of(phi, y, phi_query):
 def visible(n, context, mask):
     """[reader, read]: who may read whom; the first `context` tokens are read by all."""
     context = np.arange(n) < context
-    allowed = np.tile(context, (n, 1)) | np.eye(n, dtype=bool)
+    allowed = np.tile(context, (n, 1)) | (np.eye(n, dtype=bool) & (mask != "context"))
     return allowed & np.tri(n, dtype=bool) if mask == "causal" else allowed
 
 
@@ -52,13 +52,24 @@ def norm(x, weights, name, kind):
     return scaled * weights[f"{name}.w"] + weights[f"{name}.b"]
 
 
+def sinusoids(n, d):
+    table = np.zeros((n, d))
+    for i in range(0, d, 2):
+        angles = np.arange(n) / 10_000 ** (i / d)
+        table[:, i : i + 2] = np.stack([np.sin(angles), np.cos(angles)], 1)[:, : d - i]
+    return table
+
+
 def run(directory, phi, y, phi_query, loops=1):
     config = json.loads((Path(directory) / "config.json").read_text())
     recipe = config.get("recipe")
     if config.get("certificate", {}).get("every_prefix"):
         return run_prefixes(directory, phi, y, phi_query)[:, phi.shape[1] :]
-    if recipe is not None and recipe["model"]["layout"] == "interleaved":
+    layout = "pairs" if recipe is None else recipe["model"]["layout"]
+    if layout != "pairs":
         tokens = interleaved_tokens_of(phi, y, phi_query)
+        if layout == "alternating":  # the token of a y carries its x too
+            tokens[:, 1::2, : phi.shape[2]] = tokens[:, 0:-1:2, : phi.shape[2]]
         found = run_tokens(directory, tokens, 2 * phi.shape[1])
         return found.reshape(*phi_query.shape[:2], -1)
     return run_tokens(directory, tokens_of(phi, y, phi_query), phi.shape[1] + 1, loops)
@@ -85,6 +96,8 @@ def run_tokens(directory, tokens, context, loops=1, everywhere=False):
     x = x @ w["embed.W"] + w["embed.b"]
     if config["positional"] == "learned":
         x = x + w["pos"][: x.shape[1]]
+    if config["positional"] == "sinusoidal":
+        x = x + sinusoids(*x.shape[1:]).astype(config["dtype"])
     if config.get("n_registers", 0):
         rows = np.broadcast_to(w["registers"], (len(x), *w["registers"].shape))
         x, context = np.concatenate([rows, x], axis=1), context + rows.shape[1]
@@ -111,6 +124,9 @@ def run_tokens(directory, tokens, context, loops=1, everywhere=False):
             hidden = np.maximum(gate, 0) * hidden
         elif config["mlp"] == "relu":
             hidden = np.maximum(hidden, 0)
+        elif config["mlp"] == "gelu_new":
+            cubic = np.sqrt(2 / np.pi) * (hidden + 0.044715 * hidden**3)
+            hidden = hidden * (1 + np.tanh(cubic)) / 2
         else:
             from scipy.special import erf
 

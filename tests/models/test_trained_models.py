@@ -8,7 +8,7 @@ import pytest
 import torch
 from numpy_executor import run as run_with_numpy
 from safetensors.torch import load_file, save_file
-from tiny_models import LINEAR, PROCESS, cli, compile_cg, refused, train
+from tiny_models import LINEAR, PROCESS, cli, compile_cg, recipe_of, refused, train
 
 import ridgeformer as rf
 from ridgeformer.tasks import LEARNABLE, Prompt
@@ -16,7 +16,7 @@ from ridgeformer.training import LAYOUTS, TrainedModel
 from ridgeformer.transformer import Transformer, save
 from ridgeformer.types import Refusal
 
-TASKS = {"pairs": LINEAR, "interleaved": PROCESS}
+TASKS = {"pairs": LINEAR, "interleaved": PROCESS, "alternating": PROCESS}
 
 
 def prompt_of(layout, supports=5, batch=3):
@@ -83,6 +83,36 @@ def test_interleaved_reads_x_y_x_y_and_one_query(home):
             stream = model.transformer.residual_stream(tokens, tokens.shape[1])
             alone = model.transformer.readout(stream)[0, -1, 0]
             torch.testing.assert_close(found[b, q, 0], alone, atol=1e-5, rtol=0)
+
+
+def test_alternating_tokens_of_a_y_carry_their_x(home):
+    """Tokens written by hand, for one query of one prompt at a time, at every prefix of the supports."""
+    model, prompt = rf.load(home / "alternating"), prompt_of("alternating")
+    rows = []
+    for k, (x, y) in enumerate(zip(prompt.phi[1, :, 0], prompt.y[1, :, 0], strict=True), start=1):
+        rows += [[x, 0, 0, 0, 1], [x, y, 1, 0, 0]]
+        tokens = torch.tensor([*rows, [prompt.phi_query[1, 2, 0], 0, 0, 0, 1]])[None]
+        stream = model.transformer.residual_stream(tokens, tokens.shape[1])
+        alone = model.transformer.readout(stream)[0, -1, 0]
+        found = model.predict(Prompt(prompt.phi[:, :k], prompt.y[:, :k], prompt.phi_query))
+        torch.testing.assert_close(found[1, 2, 0], alone, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("positions", ["none", "learned", "sinusoidal"])
+def test_positions_are_those_of_the_recipe(tmp_path, positions):
+    recipe = replace(recipe_of("alternating", PROCESS), name="positions")
+    recipe = replace(recipe, model=replace(recipe.model, positions=positions))
+    torch.manual_seed(0)
+    TrainedModel(Transformer(recipe.config()), recipe, {}).save(tmp_path / "m")
+    model, prompt = rf.load(tmp_path / "m"), prompt_of("alternating")
+    assert model.transformer.config.positional == positions
+    assert model.most_supports == (8 if positions == "learned" else None)
+    arrays = (prompt.phi.numpy(), prompt.y.numpy(), prompt.phi_query.numpy())
+    found = model.predict(prompt).numpy()
+    np.testing.assert_allclose(found, run_with_numpy(tmp_path / "m", *arrays), atol=1e-5)
+    result = cli("inspect", tmp_path / "m")
+    assert result.exit_code == 0, result.output
+    assert ("18 learned" if positions == "learned" else positions) in result.stdout
 
 
 @pytest.mark.parametrize("layout", TASKS)

@@ -36,6 +36,17 @@ def by_linear(task, phi, y, query):
     return Ridge(task.noise**2 * task.features, fit_intercept=False).fit(phi, y).predict(query)
 
 
+def by_shared_covariance(task, phi, y, query):
+    """The Gaussian of all values, with the covariance of the inputs estimated from many of them."""
+    x, _ = task.observe(1, 400_000, torch.Generator().manual_seed(9))
+    inverse = np.linalg.inv((x[0].mT @ x[0] / x.shape[1]).numpy())
+    return by_weights(task, phi, y, query, [(np.zeros(task.features), inverse / task.features)])
+
+
+def by_interpolation(task, phi, y, query):
+    return query @ np.linalg.pinv(phi) @ y
+
+
 def by_gp(task, phi, y, query):
     means, evidence = [], []
     for scale, noise in product(task.lengthscales, task.noise_variances or (task.noise_variance,)):
@@ -138,6 +149,8 @@ def likelihood(task, eta, y):
 EXACT = [
     (LinearRegression(), by_linear),
     (LinearRegression(features=3, spectrum=(4.0, 1.0, 0.1)), by_linear),
+    (LinearRegression(noise=0.0), by_interpolation),
+    (LinearRegression(rotation="fixed"), by_linear),
     *((GaussianProcess(smoothness=kind), by_gp) for kind in KERNELS),
     (GaussianProcess(lengthscales=(0.2, 1.0), noise_variances=(0.05, 0.5)), by_gp),
     (SparseRegression(), by_sparse),
@@ -231,6 +244,40 @@ def test_a_chosen_spectrum_is_that_of_the_inputs(unchecked):
     found = torch.linalg.eigvalsh(x.mT @ x / 20_000).flip(1)
     expected = torch.tensor([task.spectrum] * 4, dtype=torch.float64)
     torch.testing.assert_close(found, expected, rtol=0.06, atol=0)
+
+
+SHARED = LinearRegression(
+    features=3, spectrum=(4.0, 1.0, 0.25), rotation="fixed", rotation_seed=2, prior="inverse-covariance"
+)  # fmt: skip
+
+
+def test_a_prior_of_inverse_covariance_is_that_of_the_inputs(unchecked):
+    prompt = case(SHARED, 4)
+    found = SHARED.best(prompt)[..., 0].numpy()
+    expected = peers(SHARED, prompt, by_shared_covariance)
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+    wrong = peers(SHARED, prompt, by_linear)
+    assert np.abs(found - wrong).max() > 0.1 * np.abs(expected).max()
+
+
+def test_all_prompts_share_a_fixed_rotation(unchecked):
+    x, _ = SHARED.observe(4, 50_000, torch.Generator().manual_seed(0))
+    covariances = x.mT @ x / x.shape[1]
+    mean = covariances.mean(0, keepdim=True).expand(4, -1, -1)
+    torch.testing.assert_close(covariances, mean, rtol=0, atol=0.1)
+    assert float(mean[0].triu(1).abs().max()) > 0.2  # it is not the identity
+    plain, _ = replace(SHARED, rotation="none").observe(1, 50_000, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        plain[0].mT @ plain[0] / 50_000, torch.tensor(SHARED.spectrum).double().diag(), rtol=0, atol=0.1
+    )  # fmt: skip
+    other, _ = replace(SHARED, rotation_seed=3).observe(1, 50_000, torch.Generator().manual_seed(0))
+    assert float((other[0].mT @ other[0] / 50_000 - mean[0]).abs().max()) > 0.2
+
+
+def test_weights_of_inverse_covariance_give_all_directions_the_same_share(unchecked):
+    """w ~ N(0, Σ⁻¹/d) makes ⟨w, x⟩ of variance 1, to which every eigenvector of Σ adds 1/d."""
+    _, y = replace(SHARED, noise=0.0).observe(20_000, 1, torch.Generator().manual_seed(0))
+    assert abs(float(y.square().mean()) - 1) < 0.06
 
 
 def test_sparse_weights_are_sparse_and_any_of_them():

@@ -39,6 +39,10 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 SETTINGS = {
     **{name: task() for name, task in LEARNABLE.items()},
     "linear-spectrum": LinearRegression(features=3, spectrum=(4.0, 1.0, 0.1)),
+    "linear-shared": LinearRegression(
+        features=3, spectrum=(4.0, 1.0, 0.1), rotation="fixed", prior="inverse-covariance"
+    ),
+    "linear-exact": LinearRegression(features=14, noise=0.0, rotation="none"),
     "gp-rough": GaussianProcess(smoothness="matern12"),
     "gp-scales": GaussianProcess(lengthscales=(0.2, 2.0), noise_variances=(0.01, 0.5)),
     "mixture-discrete": MixtureOfRegressions(deviation=0.0, components=16, noise=1.0),
@@ -191,6 +195,10 @@ def with_other(**changes):
     [
         ("linear", with_other(noise=0.1)),
         ("linear-spectrum", with_other(noise=0.6)),
+        ("linear-shared", with_other(prior="isotropic")),
+        ("linear-shared", with_other(rotation_seed=1)),
+        ("linear-shared", with_other(rotation="none")),
+        ("linear-exact", with_other(noise=0.3)),
         ("gp", with_other(lengthscales=(0.8,))),
         ("gp", with_other(noise_variance=0.3)),
         ("gp-rough", with_other(smoothness="rbf")),
@@ -288,7 +296,11 @@ def test_rivals_beat_wrong_predictors(name, wrong):
     ("make", "reason"),
     [
         (lambda: LinearRegression(condition=0.5), "condition ≥ 1; got condition 0.5"),
-        (lambda: LinearRegression(noise=0.0), "noise > 0"),
+        (lambda: LinearRegression(noise=-0.1), "noise ≥ 0"),
+        (lambda: LinearRegression(rotation="mirror"), "a rotation of random, fixed, none"),
+        (lambda: LinearRegression(rotation_seed=-1), "rotation_seed ≥ 0"),
+        (lambda: LinearRegression(prior="flat"), "a prior of isotropic, inverse-covariance"),
+        (lambda: LinearRegression(prior="inverse-covariance"), "a spectrum and a rotation"),
         (lambda: LinearRegression(features=2, spectrum=(1.0,)), "for each feature"),
         (lambda: LinearRegression(features=2, spectrum=(1.0, 0.0)), "for each feature"),
         (lambda: LinearRegression(features=0), "features ≥ 1"),

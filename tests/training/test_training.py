@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from safetensors.torch import load_file
 from ridgeformer.tasks import LinearRegression, Sample
 from ridgeformer.training import LAYOUTS, Group, Recipe, TrainedModel, started
 from ridgeformer.training.loop import batch_at, rate_at
+from ridgeformer.training.recipe import Curriculum
 from ridgeformer.transformer import Transformer
 from ridgeformer.types import Refusal
 
@@ -236,6 +238,54 @@ def test_batches_depend_on_seed_and_step_alone(tmp_path):
     assert sizes == set(range(1, 7))
 
 
+CURRICULUM = """
+[curriculum]
+first_features = 1
+more_features = 1
+first_points = 6
+more_points = 3
+every = 10
+"""
+
+
+def test_a_curriculum_begins_with_few_features_and_points_and_ends_with_all(tmp_path):
+    path = recipe_file(tmp_path)
+    path.write_text(path.read_text() + CURRICULUM)
+    recipe = Recipe.load(path)
+    recipe = replace(recipe, training=replace(recipe.training, fewer_supports=0.0))
+    seen = {}
+    for step in (0, 9, 10, 20, 50):
+        prompt = batch_at(step, recipe).prompt
+        used = int((prompt.phi.abs().amax((0, 1)) > 0).sum())
+        assert bool((prompt.phi_query[..., used:] == 0).all())
+        assert bool((prompt.phi_query[..., :used] != 0).all())
+        seen[step] = used, prompt.supports
+    # Four queries are among the points: 6, 9 and then all 10 of them.
+    assert seen == {0: (1, 2), 9: (1, 2), 10: (2, 5), 20: (3, 6), 50: (3, 6)}
+    plain = replace(recipe, curriculum=Curriculum())
+    assert torch.equal(batch_at(50, plain).targets, batch_at(50, recipe).targets)
+
+
+def test_the_first_moments_decay_as_the_recipe_says(tmp_path):
+    recipe = Recipe.load(recipe_file(tmp_path))
+    recipe = replace(recipe, training=replace(recipe.training, beta1=0.5))
+    run = started(recipe, tmp_path / "run", False, print, Group())
+    assert {group["betas"] for group in run.optimiser.param_groups} == {(0.5, 0.98)}
+
+
+def test_a_run_of_an_older_recipe_that_lacks_new_keys_is_resumed(tmp_path):
+    """Keys that a checkpoint's recipe lacks have the values that leave training as it was."""
+    path, out = recipe_file(tmp_path, steps=20), tmp_path / "run"
+    assert train(path, out).returncode == 0
+    state = next((out / "checkpoints").glob("step-00000020")) / "state.json"
+    values = json.loads(state.read_text())
+    del values["recipe"]["curriculum"]
+    del values["recipe"]["model"]["positions"]
+    state.write_text(json.dumps(values))
+    again = train(path, out, "--resume")
+    assert again.returncode == 0, again.stderr
+
+
 def test_seeds_have_batches_of_their_own(tmp_path):
     recipe = Recipe.load(recipe_file(tmp_path))
     other = Recipe.from_dict({**recipe.to_dict(), "seed": 4})
@@ -291,7 +341,41 @@ def test_another_seed_is_another_run(tmp_path):
         ("rate = 0.01", "rate = -1", "rate > 0"),
         ("checkpoint_every = 10", "checkpoint_every = 15", "multiple of evaluate_every"),
         ("warmup = 5", "warmup = 5000", "warmup must be between"),
-        ('layout = "pairs"', 'layout = "triples"', "must be one of pairs, interleaved"),
+        (
+            'layout = "pairs"',
+            'layout = "triples"',
+            "must be one of pairs, interleaved, alternating",
+        ),
+        ('layout = "pairs"', 'layout = "alternating"\nmask = "context"', "has a causal mask"),
+        ('layout = "pairs"', 'positions = "learned"', "positions must be none"),
+        ('layout = "pairs"', 'positions = "relative"', "must be one of usual, none"),
+        ("batch = 8", "batch = 8\nbeta1 = 1.0", "0 ≤ beta1 < 1"),
+        (
+            "[training]",
+            "[curriculum]\nfirst_features = 4\n[training]",
+            "at most the task's 3 features",
+        ),
+        (
+            "[training]",
+            "[curriculum]\nfirst_points = 4\n[training]",
+            "more than the task's queries",
+        ),
+        (
+            "[training]",
+            "[curriculum]\nfirst_points = 11\n[training]",
+            "supports and queries together",
+        ),
+        (
+            "[training]",
+            "[curriculum]\nevery = 0\n[training]",
+            "every, more_features and more_points",
+        ),
+        ("[training]", "[curriculum]\nspeed = 2\n[training]", "does not know 'speed'"),
+        (
+            "queries = 4",
+            "queries = 4\nspectrum = [1, 1, 1]\n[curriculum]\nfirst_features = 2",
+            "spectrum value for each",
+        ),
         ("seed = 3", "seed = -1", "seed must be a whole number"),
         ("[model]", "[model", "cannot be read as a TOML recipe"),
     ],

@@ -31,10 +31,10 @@ BASE = {
 }  # fmt: skip
 CHOICES = {
     "attention": ["linear", "softmax"],
-    "mlp": ["relu", "gelu", "reglu"],
+    "mlp": ["relu", "gelu", "gelu_new", "reglu"],
     "norm": ["none", "layernorm", "rmsnorm"],
-    "mask": ["prefix", "causal"],
-    "positional": ["none", "learned"],
+    "mask": ["prefix", "causal", "context"],
+    "positional": ["none", "learned", "sinusoidal"],
     "n_registers": [0, 3],
     "loop": [None, (1, 3)],
 }
@@ -99,7 +99,7 @@ def test_no_query_touches_the_context_of_a_compiled_model(name, causal):
 
 @given(configs, st.integers(0, 2**20))
 def test_each_query_is_answered_as_if_alone(config, seed):
-    if config.positional == "learned":  # positions differ by design
+    if config.positional != "none":  # positions differ by design
         return
     model, prompt = random_model(config, seed), random_prompt(seed)
     with torch.no_grad():
@@ -109,6 +109,28 @@ def test_each_query_is_answered_as_if_alone(config, seed):
             for i in range(3)
         ]
     torch.testing.assert_close(together, torch.cat(alone, dim=1), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [9, 300])  # 300 tokens are attended to without a matrix of weights
+@pytest.mark.parametrize("attention", ["linear", "softmax"])
+def test_under_the_context_mask_a_query_does_not_read_itself(attention, k):
+    """Under the prefix mask it does, and only rows of queries differ."""
+    config = TransformerConfig(**BASE, attn_scale=0.3, attention=attention, mask="context")
+    model, prompt = random_model(config), random_prompt(0, k=k)
+    context = k + 1
+    with torch.no_grad():
+        x = model.embedded(prompt.tokens())
+        attn = model.blocks[0].attn
+        q, keys, values = attn.project(x, "QKV")
+        scores = 0.3 * q @ keys[:, :, :context].mT
+        weights = scores.softmax(-1) if attention == "softmax" else scores
+        expected = (weights @ values[:, :, :context]).transpose(1, 2)
+        torch.testing.assert_close(attn.mix(x, context), expected)
+        reading = Transformer(replace(config, mask="prefix"))
+        reading.load_state_dict(model.state_dict())
+        other = reading.blocks[0].attn.mix(x, context)
+    torch.testing.assert_close(other[:, :context], expected[:, :context])
+    assert not torch.allclose(other[:, context:], expected[:, context:], rtol=1e-3)
 
 
 @given(configs, st.integers(0, 2**20))

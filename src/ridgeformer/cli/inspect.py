@@ -79,7 +79,9 @@ def recipe_table(model: TrainedModel, title: str) -> Table:
     sizes = {
         "parameters": f"{sum(p.numel() for p in model.transformer.parameters()):,}",
         "mask": config.mask,
-        "positions": f"{config.max_tokens} learned" if config.positional == "learned" else "none",
+        "positions": f"{config.max_tokens} learned"
+        if config.positional == "learned"
+        else config.positional,
         "precision": config.dtype,
     }
     parts = {

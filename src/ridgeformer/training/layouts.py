@@ -1,9 +1,10 @@
 """Token layouts: how a prompt becomes the tokens of a trained model, and where its predictions are.
 
     pairs        k tokens [φ | y], then the aggregator, then the queries, which read all of these
-    interleaved  x₁ y₁ x₂ y₂ … with learned positions, as in a language model; each x predicts its y
+    interleaved  x₁, y₁, x₂, y₂, … under a causal mask, as in a language model; each x predicts its y
+    alternating  x₁, (x₁, y₁), x₂, (x₂, y₂), …: the same, but the token of a y carries its x too
 
-The tokens of both layouts are those of saved models, [φ | y | is_support | is_aggregator | is_query].
+The tokens of all layouts are those of saved models, [φ | y | is_support | is_aggregator | is_query].
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from torch import Tensor
 
 from ridgeformer.tasks import LearnableTask, Prompt, Sample
 from ridgeformer.transformer import Transformer, TransformerConfig
+from ridgeformer.types import Refusal
 
 
 class Layout(ABC):
     """A way to write prompts as sequences of tokens."""
 
     name: str
+    positions: str
+    """The kind of positions that its models have, unless a recipe says otherwise."""
 
     @abstractmethod
     def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
@@ -51,8 +55,9 @@ class Layout(ABC):
 
 
 def shape_of(task: LearnableTask, shape: dict[str, Any], **more: Any) -> TransformerConfig:
-    """The configuration that both layouts share, with what is `more` in one of them."""
-    kept = {name: value for name, value in shape.items() if name != "layout"}
+    """The configuration that all layouts share, with what is `more` in one of them."""
+    chosen = ("layout", "positions", "mask")
+    kept = {name: value for name, value in shape.items() if name not in chosen}
     inputs = task.features + task.outputs + 3
     # Softmax logits are scaled as usual; linear attention averages over the supports.
     scale = shape["d_head"] ** -0.5 if shape["attention"] == "softmax" else 1 / (task.supports + 1)
@@ -61,9 +66,16 @@ def shape_of(task: LearnableTask, shape: dict[str, Any], **more: Any) -> Transfo
 
 class Pairs(Layout):
     name = "pairs"
+    positions = "none"
 
     def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
-        return shape_of(task, shape, mask="prefix")
+        if shape["positions"] not in ("usual", "none"):
+            raise Refusal(
+                "The supports of the layout pairs have no order: [model] positions must be none; "
+                f"got {shape['positions']}."
+            )
+        mask = "prefix" if shape["mask"] == "usual" else shape["mask"]
+        return shape_of(task, shape, mask=mask)
 
     def loss(self, model: Transformer, sample: Sample) -> Tensor:
         return (self.predict(model, sample.prompt) - sample.targets).square().mean()
@@ -78,23 +90,20 @@ class Pairs(Layout):
         return task.supports
 
 
-class Interleaved(Layout):
-    name = "interleaved"
+class Decoder(Layout):
+    """Two tokens for each point, its x and then its y, under a causal mask; each x predicts its y."""
+
+    @abstractmethod
+    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
+        """The sequence of the points, the last of which has an x and no y."""
 
     def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
+        if shape["mask"] != "usual":
+            raise Refusal(f"The layout {self.name} has a causal mask: leave out [model] mask.")
+        positions = self.positions if shape["positions"] == "usual" else shape["positions"]
         points = task.supports + task.queries
-        return shape_of(task, shape, mask="causal", positional="learned", max_tokens=2 * points)
-
-    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
-        """The sequence x₁ y₁ … x_n y_n, whose last x may have no y."""
-        batch, n, p = x.shape
-        r = y.shape[2]
-        tokens = x.new_zeros(batch, 2 * n, p + r + 3)
-        tokens[:, 0::2, :p] = x
-        tokens[:, 0::2, p + r + 2] = 1
-        tokens[:, 1 : 2 * y.shape[1] : 2, p : p + r] = y
-        tokens[:, 1 : 2 * y.shape[1] : 2, p + r] = 1
-        return tokens[:, : n + y.shape[1]]
+        table = {"max_tokens": 2 * points} if positions == "learned" else {}
+        return shape_of(task, shape, mask="causal", positional=positions, **table)
 
     def loss(self, model: Transformer, sample: Sample) -> Tensor:
         """The mean squared error at every point but the first, predicted from the points before it."""
@@ -119,4 +128,33 @@ class Interleaved(Layout):
         return task.supports + task.queries - 1
 
 
-LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Pairs(), Interleaved())}
+class Interleaved(Decoder):
+    """The token of a y does not know its x, so that attention must find it by its position."""
+
+    name = "interleaved"
+    positions = "learned"
+
+    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
+        batch, n, p = x.shape
+        r = y.shape[2]
+        tokens = x.new_zeros(batch, 2 * n - 1, p + r + 3)
+        tokens[:, 0::2, :p] = x
+        tokens[:, 0::2, p + r + 2] = 1
+        tokens[:, 1::2, p : p + r] = y
+        tokens[:, 1::2, p + r] = 1
+        return tokens
+
+
+class Alternating(Decoder):
+    """The token of a y carries its x too, so that no position has to bind them."""
+
+    name = "alternating"
+    positions = "none"
+
+    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
+        return Prompt(x[:, :-1], y, x[:, -1:]).alternating_tokens()
+
+
+LAYOUTS: dict[str, Layout] = {
+    layout.name: layout for layout in (Pairs(), Interleaved(), Alternating())
+}

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import cos, isfinite, pi
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from ridgeformer.tasks import Sample, generator_of
+from ridgeformer.tasks import Prompt, Sample, generator_of
 from ridgeformer.training import checkpoint
 from ridgeformer.training.final import final_scores
 from ridgeformer.training.layouts import LAYOUTS, Layout
@@ -57,13 +57,28 @@ def rate_at(step: int, s: TrainingOptions) -> float:
 
 
 def batch_at(step: int, recipe: Recipe) -> Sample:
-    """Draws the batch of a step, in float32."""
-    task, s = recipe.task, recipe.training
+    """Draws the batch of a step, in float32.
+
+    A curriculum draws from the task with fewer features, whose inputs are filled up with zeros.
+    """
+    task, s, curriculum = recipe.task, recipe.training, recipe.curriculum
     generator = generator_of(TRAINING, recipe.seed, step)
-    supports = task.supports
+    supports = curriculum.points(step, task.supports + task.queries) - task.queries
     if float(torch.rand((), generator=generator)) < s.fewer_supports:
-        supports = int(torch.randint(1, task.supports + 1, (), generator=generator))
-    return single(task.sample(s.batch, generator, supports))
+        supports = int(torch.randint(1, supports + 1, (), generator=generator))
+    features = curriculum.features(step, task.features)
+    if features == task.features:
+        return single(task.sample(s.batch, generator, supports))
+    few = replace(task, features=features).sample(s.batch, generator, supports)
+    return single(with_zeros(few, task.features))
+
+
+def with_zeros(sample: Sample, features: int) -> Sample:
+    """The sample with inputs of that many features, of which the added ones are 0."""
+    prompt = sample.prompt
+    more = (0, features - prompt.features)
+    phi, query = (nn.functional.pad(x, more) for x in (prompt.phi, prompt.phi_query))
+    return Sample(Prompt(phi, prompt.y, query), sample.targets)
 
 
 def single(sample: Sample) -> Sample:
@@ -78,7 +93,7 @@ def optimiser_of(model: Transformer, s: TrainingOptions) -> torch.optim.AdamW:
         {"params": matrices, "weight_decay": s.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=s.rate, betas=(0.9, s.beta2), fused=True)
+    return torch.optim.AdamW(groups, lr=s.rate, betas=(s.beta1, s.beta2), fused=True)
 
 
 @dataclass
@@ -111,7 +126,7 @@ class Run:
             except ValueError as damage:
                 say(f"{path.name} cannot be used, {damage}: going back to the one before.")
                 continue
-            if state["recipe"] != json.loads(json.dumps(self.recipe.to_dict())):
+            if Recipe.from_dict(state["recipe"]) != self.recipe:
                 raise Refusal(
                     f"{self.folder} was begun with another recipe: use that one, or another `folder`."
                 )

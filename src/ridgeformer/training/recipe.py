@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -17,15 +17,20 @@ from ridgeformer.types import Refusal
 class Architecture:
     """The `[model]` table of a recipe."""
 
-    layout: Literal["pairs", "interleaved"] = "pairs"
-    """With pairs a support is one token and many queries read all of them; interleaved is x, y, x, y, …"""
+    layout: Literal["pairs", "interleaved", "alternating"] = "pairs"
+    """With pairs a support is one token and many queries read all of them; interleaved is x, y, x, y, …,
+    and alternating x, (x, y), x, (x, y), …"""
+    positions: Literal["usual", "none", "learned", "sinusoidal"] = "usual"
+    """The usual positions of a layout are learned ones if it is interleaved, and none otherwise."""
+    mask: Literal["usual", "context"] = "usual"
+    """With pairs, `context` keeps a query from reading itself; otherwise it reads supports and itself."""
     n_layers: int = 8
     d_model: int = 64
     n_heads: int = 4
     d_head: int = 16
     d_mlp: int = 256
     attention: Literal["softmax", "linear"] = "softmax"
-    mlp: Literal["gelu", "relu", "reglu"] = "gelu"
+    mlp: Literal["gelu", "gelu_new", "relu", "reglu"] = "gelu"
     norm: Literal["layernorm", "rmsnorm", "none"] = "layernorm"
 
 
@@ -39,6 +44,7 @@ class TrainingOptions:
     warmup: int = 500
     final_rate: float = 0.0
     """The learning rate at the end of the cosine, as a fraction of `rate`."""
+    beta1: float = 0.9
     beta2: float = 0.98
     weight_decay: float = 0.0
     clip: float = 1.0
@@ -46,6 +52,52 @@ class TrainingOptions:
     """The share of batches that have a random number of supports."""
     evaluate_every: int = 500
     checkpoint_every: int = 500
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """The `[curriculum]` table of a recipe: batches begin with few features and points, and grow."""
+
+    first_features: int = 0
+    """The first batches have this many features that are not 0; 0 begins with all of them."""
+    more_features: int = 1
+    first_points: int = 0
+    """The first batches have this many supports and queries together; 0 begins with all of them."""
+    more_points: int = 2
+    every: int = 2000
+    """After so many steps there are `more_features` and `more_points`, until the task's own are reached."""
+
+    def features(self, step: int, all_of_them: int) -> int:
+        return self.grown(step, self.first_features, self.more_features, all_of_them)
+
+    def points(self, step: int, all_of_them: int) -> int:
+        return self.grown(step, self.first_points, self.more_points, all_of_them)
+
+    def grown(self, step: int, first: int, more: int, last: int) -> int:
+        return min(last, first + step // self.every * more) if first else last
+
+    def check(self, task: LearnableTask) -> None:
+        """Refuses a curriculum that has no place in the task."""
+        if min(self.every, self.more_features, self.more_points) < 1:
+            raise Refusal(
+                "[curriculum] needs every, more_features and more_points ≥ 1; got "
+                f"{self.every}, {self.more_features} and {self.more_points}."
+            )
+        if self.first_features > task.features:
+            raise Refusal(
+                f"[curriculum] first_features must be at most the task's {task.features} features; "
+                f"got {self.first_features}."
+            )
+        if self.first_points and not (
+            task.queries < self.first_points <= task.supports + task.queries
+        ):
+            raise Refusal(
+                "[curriculum] first_points must be more than the task's queries and at most its supports "
+                f"and queries together; got {self.first_points}, with {task.supports} supports and "
+                f"{task.queries} queries."
+            )
+        if self.first_features:
+            replace(task, features=self.first_features)  # It refuses a size that it cannot have.
 
 
 @dataclass(frozen=True)
@@ -57,6 +109,7 @@ class Recipe:
     task: LearnableTask
     model: Architecture
     training: TrainingOptions
+    curriculum: Curriculum = Curriculum()
 
     @staticmethod
     def load(path: str | Path) -> Recipe:
@@ -72,7 +125,7 @@ class Recipe:
     @staticmethod
     def from_dict(values: dict[str, Any]) -> Recipe:
         """A recipe from the tables of its file; unknown keys and impossible values are refused."""
-        known = {"name", "seed", "task", "model", "training"}
+        known = {"name", "seed", "task", "model", "training", "curriculum"}
         if odd := sorted(set(values) - known):
             raise Refusal(f"A recipe has {', '.join(sorted(known))}; it does not know {odd[0]!r}.")
         if missing := sorted({"name", "task"} - set(values)):
@@ -89,6 +142,7 @@ class Recipe:
             task=section(kind, task, "task"),
             model=section(Architecture, values.get("model", {}), "model"),
             training=section(TrainingOptions, values.get("training", {}), "training"),
+            curriculum=section(Curriculum, values.get("curriculum", {}), "curriculum"),
         )
         recipe.check()
         return recipe
@@ -100,6 +154,7 @@ class Recipe:
             "task": self.task.to_dict(),
             "model": asdict(self.model),
             "training": asdict(self.training),
+            "curriculum": asdict(self.curriculum),
         }
 
     def check(self) -> None:
@@ -113,10 +168,10 @@ class Recipe:
         for name in ("steps", "batch", "evaluate_every", "checkpoint_every"):
             if getattr(s, name) < 1:
                 raise Refusal(f"[training] {name} must be at least 1; got {getattr(s, name)}.")
-        if not (s.rate > 0 and s.clip > 0 and 0 <= s.beta2 < 1 and 0 <= s.fewer_supports <= 1):
-            raise Refusal(
-                "[training] needs rate > 0, clip > 0, 0 ≤ beta2 < 1 and 0 ≤ fewer_supports ≤ 1."
-            )
+        if not (s.rate > 0 and s.clip > 0 and 0 <= s.fewer_supports <= 1):
+            raise Refusal("[training] needs rate > 0, clip > 0 and 0 ≤ fewer_supports ≤ 1.")
+        if not (0 <= s.beta1 < 1 and 0 <= s.beta2 < 1):
+            raise Refusal("[training] needs 0 ≤ beta1 < 1 and 0 ≤ beta2 < 1.")
         if s.checkpoint_every % s.evaluate_every:
             raise Refusal(
                 "[training] checkpoint_every must be a multiple of evaluate_every, so that a run that is resumed "
@@ -127,6 +182,8 @@ class Recipe:
         for name in ("features", "supports", "queries"):
             if getattr(self.task, name) < 1:
                 raise Refusal(f"[task] {name} must be at least 1; got {getattr(self.task, name)}.")
+        self.curriculum.check(self.task)
+        self.config()
 
     def config(self) -> TransformerConfig:
         """The configuration of the transformer that is trained."""
@@ -137,7 +194,10 @@ class Recipe:
             return ", ".join(f"{name} {value}" for name, value in values.items() if value != ())
 
         values = self.to_dict()
-        parts = [f"  {part:9} {line(values[part])}" for part in ("task", "model", "training")]
+        named = ["task", "model", "training"]
+        if self.curriculum != Curriculum():
+            named.append("curriculum")
+        parts = [f"  {part:9} {line(values[part])}" for part in named]
         return "\n".join([f"Recipe {self.name}, seed {self.seed}", *parts])
 
 

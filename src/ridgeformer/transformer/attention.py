@@ -56,7 +56,7 @@ class Attention(nn.Module):
 
     def mix(self, x: Float[Tensor, "batch n d_model"], context: int, rows: slice = ALL) -> Tensor:
         """Each head's weighted sum of values, [batch, n, n_heads, d_head], at the tokens in `rows`."""
-        if self.config.attention == "linear" and self.config.mask == "prefix":
+        if self.config.attention == "linear" and self.config.mask != "causal":
             return self.linear_prefix(x, context)[:, rows]
         q, k, v = self.project(x, "QKV")
         if self.config.attention == "softmax" and x.shape[1] == context <= SHORT:
@@ -75,7 +75,8 @@ class Attention(nn.Module):
         parts = [summed_products(*self.project(part, "KV")) for part in blocks(x[:, :context])]
         memory = self.config.attn_scale * torch.stack(parts).sum(0)
         z = blockwise(lambda part: (self.project(part, "Q")[0] @ memory).transpose(1, 2), x)
-        z[:, context:] += self.own(*self.project(x[:, context:], "QKV"))
+        if self.config.mask != "context":
+            z[:, context:] += self.own(*self.project(x[:, context:], "QKV"))
         return z
 
     def linear_causal(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
@@ -111,8 +112,10 @@ class Attention(nn.Module):
         return logits.softmax(-1) @ v
 
     def of_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
-        """A query reads the context and itself."""
+        """A query reads the context and, unless the mask is `context`, itself."""
         q = self.config.attn_scale * q
+        if self.config.mask == "context":
+            return (q @ k[:, :, :context].mT).softmax(-1) @ v[:, :, :context]
         own = (q * k[:, :, context:]).sum(-1, keepdim=True)
         weights = torch.cat([q @ k[:, :, :context].mT, own], dim=-1).softmax(-1)
         from_context = weights[..., :context] @ v[:, :, :context]
@@ -124,6 +127,9 @@ class Attention(nn.Module):
 
     def streamed_of_queries(self, q: Tensor, k: Tensor, v: Tensor, context: int) -> Tensor:
         queries = q.shape[2]
+        if self.config.mask == "context":
+            k, v = k[:, :, :context], v[:, :, :context]
+            return F.scaled_dot_product_attention(q, k, v, scale=self.config.attn_scale)
         visible = torch.ones(queries, context + queries, dtype=torch.bool, device=q.device)
         visible[:, context:] = torch.eye(queries, dtype=torch.bool, device=q.device)
         return F.scaled_dot_product_attention(

@@ -24,14 +24,15 @@ class TransformerConfig:
     d_head: int
     d_mlp: int
     attention: Literal["linear", "softmax"] = "softmax"
-    mlp: Literal["relu", "gelu", "reglu"] = "gelu"
+    mlp: Literal["relu", "gelu", "gelu_new", "reglu"] = "gelu"
     norm: Literal["none", "layernorm", "rmsnorm"] = "layernorm"
-    mask: Literal["prefix", "causal"] = "prefix"
-    positional: Literal["none", "learned"] = "none"
+    mask: Literal["prefix", "causal", "context"] = "prefix"
+    """Which tokens a token reads; queries read themselves too, except under `context`."""
+    positional: Literal["none", "learned", "sinusoidal"] = "none"
     attn_scale: float = 1.0
     dtype: Literal["float32", "float64"] = "float32"
     max_tokens: int = 0
-    """The length of the learned positional table; it has no meaning if positional is none."""
+    """The length of the learned positional table; other kinds of positions have no table."""
     n_registers: int = 0
     """The number of constant tokens that come before the first token of every prompt."""
     loop: tuple[int, int] | None = None

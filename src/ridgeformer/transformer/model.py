@@ -4,7 +4,8 @@
 
 A sequence consists of context tokens and then query tokens. A context token reads all context tokens
 under the prefix mask, and those up to itself under the causal mask. A query reads the context and
-itself, and no other token reads a query. The rows of the context are computed from the context alone,
+itself, and no other token reads a query; under the context mask, which is otherwise the prefix mask, a
+query does not read itself. The rows of the context are computed from the context alone,
 so that no bit of them can depend on a query.
 
 A model may have registers, which are constant rows of the residual stream. They stand before the tokens
@@ -76,8 +77,10 @@ class MLP(nn.Module):
         hidden = F.linear(x, self.W_in.mT, self.b_in)
         if self.kind == "reglu":
             hidden = F.relu(F.linear(x, self.W_gate.mT, self.b_gate)) * hidden
+        elif self.kind == "relu":
+            hidden = F.relu(hidden)
         else:
-            hidden = F.relu(hidden) if self.kind == "relu" else F.gelu(hidden)
+            hidden = F.gelu(hidden, approximate="none" if self.kind == "gelu" else "tanh")
         return F.linear(hidden, self.W_out.mT, self.b_out)
 
 
@@ -108,6 +111,14 @@ class Block(nn.Module):
         update = self.mlp(self.ln2(x) if self.normed else x)
         x = x + apply_edits(edits, f"{name}.mlp_out", update)
         return apply_edits(edits, f"{name}.resid_post", x)
+
+
+def sinusoids(tokens: int, d_model: int) -> Float[Tensor, "n d_model"]:
+    """Fixed positions (Vaswani et al. 2017): sin and cos of n/10000^(2i/d_model) in columns 2i and 2i + 1."""
+    columns = torch.arange(d_model)
+    rates = 10_000.0 ** (-(columns - columns % 2).double() / d_model)
+    angles = torch.arange(tokens).double()[:, None] * rates
+    return torch.where(columns % 2 == 0, angles.sin(), angles.cos())
 
 
 def plain(block: nn.Module) -> TypeGuard[Block]:
@@ -219,6 +230,8 @@ class Transformer(nn.Module):
                     f"got {tokens.shape[1]}."
                 )
             x = x + self.pos[: tokens.shape[1]]
+        elif self.config.positional == "sinusoidal":
+            x = x + sinusoids(tokens.shape[1], self.config.d_model).to(x)
         if self.config.n_registers:
             x = torch.cat([self.registers.expand(len(x), -1, -1), x], dim=1)
         return x

@@ -133,7 +133,7 @@ class PackedAttention:
             # They are not multiplied by 0, since they may overflow where the products of no head do.
             memory.masked_fill_(heads.apart, 0)
         z = torch.bmm(memory.mT, q.transpose(0, 1)).transpose(0, 1)
-        if q.shape[2] > context:
+        if q.shape[2] > context and self.layer.config.mask != "context":
             z[:, :, context:] += self.own(heads, *(t[:, :, context:] for t in (q, k, v)))
         return z
 
@@ -174,8 +174,8 @@ class PackedMLP:
             *(torch.split(t, attention.BLOCK, 1) for t in (x, normed)), strict=True
         ):
             hidden = self.hidden(read)
-            if self.kind == "gelu":
-                hidden = F.gelu(hidden)
+            if self.kind in ("gelu", "gelu_new"):
+                hidden = F.gelu(hidden, approximate="none" if self.kind == "gelu" else "tanh")
             else:
                 hidden[: self.neurons].relu_()
                 if self.kind == "reglu":
@@ -240,7 +240,7 @@ def looks_dense(block: Block) -> bool:
 
 
 def mixes_by_memory(layer: Attention) -> bool:
-    return layer.config.attention == "linear" and layer.config.mask == "prefix"
+    return layer.config.attention == "linear" and layer.config.mask != "causal"
 
 
 def pack_attention(layer: Attention, keys: Tensor, values: Tensor) -> PackedAttention | None:
