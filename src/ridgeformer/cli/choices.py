@@ -28,7 +28,7 @@ RENAMED: dict[tuple[type, str], str] = {(Interpolated, "width"): "mlp_width"}
 
 PHRASES = {
     "attention": "{} attention", "mlp": "the {} MLP", "kernel": "the {} kernel", "solver": "{}",
-    "to": "the {} exporter",
+    "to": "the {} exporter", "from": "the {} importer", "task": "the {} task",
 }  # fmt: skip
 
 
@@ -87,6 +87,8 @@ def type_of_option(hint: Any) -> Any:
     if len(alternatives) != 1:
         return None
     (only,) = alternatives
+    if get_origin(only) is tuple and ... in get_args(only):
+        return None  # as many numbers as one likes, which an option cannot take
     if only in (bool, int, float, str) or get_origin(only) in (Literal, tuple):
         return only
     return Path if hasattr(only, "array_type") else None  # a tensor is read from a file
@@ -99,7 +101,9 @@ def parameters(groups: Mapping[str, list[Choice]]) -> list[Parameter]:
         for name in (name for choice in choices for name in choice.options()):
             owners = [choice for choice in choices if name in choice.options()]
             field, kind = owners[0].options()[name]
-            missing = field.default in (MISSING, None, False)
+            # Those of several tasks may differ.
+            shared = all(o.options()[name][0].default == field.default for o in owners)
+            missing = field.default in (MISSING, None, False) or not shared
             default = "" if missing else f"; {field.default} if left out"
             about = Option(
                 *([flag_of(name)] if kind is bool else []),
