@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from fork_server import cli as cli_apart
+from fork_server import refused as refused_apart
 from numeric_gpt2 import save_checkpoint
 from safetensors.torch import load_file, save_file
 from tiny_models import cli, refused
@@ -249,3 +250,26 @@ def test_nothing_is_overwritten_by_mistake(checkpoint):
     assert imported(checkpoint).exit_code == 0
     refused(imported(checkpoint), "exists and is not empty", "--force")
     assert imported(checkpoint, "--force").exit_code == 0
+
+
+def test_an_importer_of_ones_own_is_found_by_its_name(checkpoint, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from dataclasses import dataclass, field, replace\n"
+        "import ridgeformer as rf\n"
+        "@rf.register\n@dataclass(frozen=True)\n"
+        "class Mine(rf.Importer):\n"
+        "    seed: int = field(default=0, metadata={'help': 'The seed that is noted.'})\n"
+        "    name, summary = 'mine', 'a checkpoint of mine'\n"
+        "    def load(self, directory, trained_on):\n"
+        "        model = rf.FromGPT2().load(directory, trained_on)\n"
+        "        return replace(model, recipe=replace(model.recipe, seed=self.seed))\n"
+    )
+    words = ["--import", "mine.py", "import", checkpoint, "--out", "ours", *TASK, "--seed", 5]
+    result = cli_apart(*words, "--from", "mine", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "a checkpoint of mine" in " ".join(result.stdout.split())
+    assert rf.load(tmp_path / "ours").recipe.seed == 5
+    refused_apart(
+        cli_apart(*words, "--force", cwd=tmp_path),
+        "--seed is not an option of the gpt2 importer: leave it out, or use --from mine.",
+    )
