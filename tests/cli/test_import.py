@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from dataclasses import fields
+from typing import get_args, get_type_hints
 
 import numeric_gpt2
 import numpy as np
@@ -14,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from tiny_models import cli, refused
 
 import ridgeformer as rf
-from ridgeformer.tasks import LinearRegression
+from ridgeformer.tasks import LEARNABLE, LinearRegression
 
 TASK = ["--task", "linear", "--features", "3", "--supports", "8", "--queries", "4"]
 
@@ -74,11 +76,10 @@ def test_the_run_of_garg_and_others_is_read_as_their_code_writes_it(model, tmp_p
         "family: gpt2\n  n_dims: 3\n  n_embd: 32\n  n_head: 4\n  n_layer: 3\n  n_positions: 16\n"
     )
     (folder / "config.yaml").write_text(f"model: !munch.Munch\n  {sizes}out_dir: somewhere\n")
-    assert imported(folder, "--name", "garg").exit_code == 0
+    assert imported(folder).exit_code == 0
     ours, prompt = rf.load(tmp_path / "ours"), LinearRegression(features=3).draw(4, seed=0)
     prompt = rf.Prompt(prompt.phi[:, :9], prompt.y[:, :9], prompt.phi_query)
     torch.testing.assert_close(ours.predict(prompt), model.answers(prompt), rtol=0, atol=1e-5)
-    assert ours.recipe.name == "garg"
     (folder / "config.yaml").write_text("model: [\n")
     refused(imported(folder, "--force"), "config.yaml is damaged")
     (folder / "config.yaml").write_text(f"model:\n  {sizes.replace('gpt2', 'lstm')}")
@@ -243,6 +244,19 @@ def test_damaged_and_missing_files_are_refused(model, checkpoint, tmp_path, caps
 )
 def test_tasks_that_do_not_fit_are_refused(checkpoint, task, words):
     refused(cli("import", checkpoint, "--out", checkpoint.parent / "ours", *task), words)
+
+
+def test_every_field_of_a_task_that_words_can_give_is_an_option(checkpoint, tmp_path):
+    """The width of a network is called so, since that of an MLP is not the same."""
+    words = ["--features", 3, "--supports", 8, "--network-width", 7]
+    assert imported(checkpoint, task=["--task", "relu-network", *words]).exit_code == 0
+    assert rf.load(tmp_path / "ours").recipe.task.width == 7
+    help_text = " ".join(cli("import", "--help").output.replace("│", " ").split())
+    for task in LEARNABLE.values():
+        lists = [name for name, hint in get_type_hints(task).items() if ... in get_args(hint)]
+        for field in fields(task):
+            if field.name not in ("width", *lists):
+                assert f"--{field.name.replace('_', '-')} " in help_text, (task.name, field.name)
 
 
 def test_nothing_is_overwritten_by_mistake(checkpoint):

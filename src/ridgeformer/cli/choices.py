@@ -21,9 +21,13 @@ from ridgeformer.compiler import Exact, HeadPairs, Interpolated, LinearAttention
 from ridgeformer.kernels import KERNELS, Kernel
 from ridgeformer.solvers import SOLVERS, Solver
 from ridgeformer.solvers import make_solver as solver_by_name
+from ridgeformer.tasks import ReLUNetwork
 from ridgeformer.types import Refusal
 
-RENAMED: dict[tuple[type, str], str] = {(Interpolated, "width"): "mlp_width"}
+RENAMED: dict[tuple[type, str], str] = {
+    (Interpolated, "width"): "mlp_width",
+    (ReLUNetwork, "width"): "network_width",
+}
 """Fields whose option has another name."""
 
 PHRASES = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,9 +28,6 @@ def import_(
     source: Annotated[
         str, typer.Option("--from", help="The importer, such as gpt2.", metavar="NAME")
     ] = "gpt2",
-    name: Annotated[
-        str | None, typer.Option(help="The name of the model; that of DIR if left out.")
-    ] = None,
     force: o.Force = False,
     **options: Any,
 ) -> None:
@@ -52,8 +48,6 @@ def import_(
     importer = choices.Choice({"from": source}, (kind,))
     trained_on = described(task, asked, importer)
     model = choices.build(kind, f"--from {source}", asked).load(checkpoint, trained_on)
-    if name is not None:
-        model = replace(model, recipe=replace(model.recipe, name=name))
     model.save(out, force)
     config = model.transformer.config
     typer.echo(
