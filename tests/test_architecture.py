@@ -41,8 +41,10 @@ def test_files_fit_in_one_sitting(path):
 
 
 def test_no_pickle_anywhere():
+    """A state dict of others is read as tensors alone, which runs nothing that it holds."""
+    banned = re.compile(r"pickle(?!=False)|torch\.save\(|torch\.load\((?!.*weights_only=True\))")
     for path in SOURCES:
-        assert not re.search(r"pickle(?!=False)|torch\.(save|load)\(", path.read_text()), path
+        assert not banned.search(path.read_text()), path
 
 
 def test_every_public_name_loads():

@@ -56,7 +56,7 @@ def identity(member: Any) -> tuple[str, str]:
 
 
 def register(member: T) -> T:
-    """Adds a solver, kernel, task, baseline, study, theorem or exporter to the registry of its kind.
+    """Adds a solver, kernel, task, baseline, study, theorem, exporter or importer to its registry.
 
     From then on it is found by its name like those of this package. Usable as a decorator.
     """
@@ -64,7 +64,7 @@ def register(member: T) -> T:
     if not isinstance(registry, Registry):
         raise Refusal(
             f"{member!r} cannot be registered: derive it from Solver, Kernel, Task, Baseline, Study, "
-            "Theorem or Exporter."
+            "Theorem, Exporter or Importer."
         )
     registry.add(member)
     return member

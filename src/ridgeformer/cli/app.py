@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ridgeformer import __version__
-from ridgeformer.cli import compile, export, solve, zoo
+from ridgeformer.cli import compile, export, import_, solve, zoo
 from ridgeformer.cli.commands import Commands, register, register_with_options
 from ridgeformer.cli.demo import demo
 from ridgeformer.cli.evaluate import evaluate
@@ -30,6 +30,7 @@ register_with_options(app, compile.compile, compile.options)
 register(app, predict)
 register_with_options(app, solve.solve, solve.options)
 register_with_options(app, export.export, export.options)
+register_with_options(app, import_.import_, import_.options, "import")
 for command in (inspect, evaluate, demo, study, verify, train):
     register(app, command)
 app.add_typer(zoo.app, name="zoo")

@@ -21,14 +21,18 @@ from ridgeformer.compiler import Exact, HeadPairs, Interpolated, LinearAttention
 from ridgeformer.kernels import KERNELS, Kernel
 from ridgeformer.solvers import SOLVERS, Solver
 from ridgeformer.solvers import make_solver as solver_by_name
+from ridgeformer.tasks import ReLUNetwork
 from ridgeformer.types import Refusal
 
-RENAMED: dict[tuple[type, str], str] = {(Interpolated, "width"): "mlp_width"}
+RENAMED: dict[tuple[type, str], str] = {
+    (Interpolated, "width"): "mlp_width",
+    (ReLUNetwork, "width"): "network_width",
+}
 """Fields whose option has another name."""
 
 PHRASES = {
     "attention": "{} attention", "mlp": "the {} MLP", "kernel": "the {} kernel", "solver": "{}",
-    "to": "the {} exporter",
+    "to": "the {} exporter", "from": "the {} importer", "task": "the {} task",
 }  # fmt: skip
 
 
@@ -87,6 +91,8 @@ def type_of_option(hint: Any) -> Any:
     if len(alternatives) != 1:
         return None
     (only,) = alternatives
+    if get_origin(only) is tuple and ... in get_args(only):
+        return None  # as many numbers as one likes, which an option cannot take
     if only in (bool, int, float, str) or get_origin(only) in (Literal, tuple):
         return only
     return Path if hasattr(only, "array_type") else None  # a tensor is read from a file
@@ -99,7 +105,9 @@ def parameters(groups: Mapping[str, list[Choice]]) -> list[Parameter]:
         for name in (name for choice in choices for name in choice.options()):
             owners = [choice for choice in choices if name in choice.options()]
             field, kind = owners[0].options()[name]
-            missing = field.default in (MISSING, None, False)
+            # Those of several tasks may differ.
+            shared = all(o.options()[name][0].default == field.default for o in owners)
+            missing = field.default in (MISSING, None, False) or not shared
             default = "" if missing else f"; {field.default} if left out"
             about = Option(
                 *([flag_of(name)] if kind is bool else []),

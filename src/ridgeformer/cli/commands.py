@@ -74,7 +74,10 @@ def register(app: typer.Typer, function: Callable[..., None], name: str | None =
 
 
 def register_with_options(
-    app: typer.Typer, function: Callable[..., None], options: Callable[[], list[Parameter]]
+    app: typer.Typer,
+    function: Callable[..., None],
+    options: Callable[[], list[Parameter]],
+    name: str | None = None,
 ) -> None:
     """Adds a command that takes `options` as **keywords besides those of its signature.
 
@@ -103,5 +106,5 @@ def register_with_options(
             parameter.help = with_names(parameter.help)  # type: ignore[attr-defined]
         return completed
 
-    register(app, with_signature(own))
-    COMPLETED[function.__name__] = complete
+    register(app, with_signature(own), name)
+    COMPLETED[name or function.__name__] = complete
