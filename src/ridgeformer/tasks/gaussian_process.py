@@ -10,7 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.kernels import Kernel
 from ridgeformer.tasks.base import Prompt
+from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
 from ridgeformer.tasks.posterior import averaged, conditioned
 
@@ -33,6 +35,24 @@ def covariance(kind: Smoothness, distance: Tensor) -> Tensor:
 def distances(a: Tensor, b: Tensor) -> Tensor:
     """Euclidean distances, taken from differences, since |a|² + |b|² − 2⟨a, b⟩ cancels for near points."""
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+@dataclass(frozen=True)
+class Stationary(Kernel):
+    """The covariance of a Gaussian process as a kernel that solvers run on."""
+
+    smoothness: Smoothness
+    lengthscale: float
+
+    name = "stationary"
+
+    def __call__(
+        self, a: Float[Tensor, "batch n p"], b: Float[Tensor, "batch m p"]
+    ) -> Float[Tensor, "batch n m"]:
+        return covariance(self.smoothness, distances(a, b) / self.lengthscale)
+
+    def diagonal(self, a: Float[Tensor, "batch n p"]) -> Float[Tensor, "batch n 1"]:
+        return torch.ones_like(a[..., :1])
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,11 @@ class GaussianProcess(LearnableTask):
 
     def gaussian_process(self) -> GaussianProcess:
         return self
+
+    def laws(self) -> tuple[GaussianLaw, ...]:
+        return tuple(
+            GaussianLaw(Stationary(self.smoothness, scale), noise) for scale, noise in self.settings
+        )
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         x = 2 * uniform(generator, batch, points, self.features) - 1

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ridgeformer.registry import Registry
 from ridgeformer.tasks.base import Prompt, Task
+from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.types import Refusal
 
 if TYPE_CHECKING:
@@ -86,6 +87,25 @@ class LearnableTask(Task):
     def gaussian_process(self) -> GaussianProcess | None:
         """The Gaussian process that the functions are drawn from, if they are drawn from one."""
         return None
+
+    def laws(self) -> tuple[GaussianLaw, ...]:
+        """The Gaussian laws of targets given inputs, of which each prompt has one; none if they are not
+        Gaussian with mean 0."""
+        return ()
+
+    def law(self) -> GaussianLaw:
+        """The one law of targets given inputs."""
+        if len(laws := self.laws()) != 1:
+            known = f"{len(laws)} of them" if laws else "no such law"
+            raise Refusal(
+                f"A task with one centred Gaussian law of targets given inputs is needed; this {self.name} "
+                f"task has {known}: choose a linear, polynomial or Gaussian-process task of one setting."
+            )
+        return laws[0]
+
+    def relabel(self, prompt: Prompt, generator: torch.Generator) -> Prompt:
+        """The same inputs with targets that are drawn anew from their law."""
+        return self.law().relabel(prompt, generator)
 
     def sample(self, batch: int, generator: torch.Generator, supports: int | None = None) -> Sample:
         """Draws prompts and their targets; they have as many supports as the task, unless told otherwise."""

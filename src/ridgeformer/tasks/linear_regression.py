@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.kernels import Linear
 from ridgeformer.tasks.base import Prompt
+from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
 
 CONDITIONS = (1.0, 3.0, 10.0, 30.0)
@@ -55,6 +57,11 @@ class LinearRegression(LearnableTask):
     def ridge(self) -> float:
         """The λ of the posterior mean, which is the noise variance over the variance of a weight."""
         return self.noise**2 * self.features
+
+    def laws(self) -> tuple[GaussianLaw, ...]:
+        """y | Φ ~ N(0, (ΦΦᵀ + λI)/d), whatever the spectrum and the rotation."""
+        ridge = self.ridge
+        return () if ridge is None else (GaussianLaw(Linear(), ridge, 1 / self.features),)
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         d = self.features

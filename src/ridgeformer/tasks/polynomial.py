@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ridgeformer.kernels import Polynomial
 from ridgeformer.tasks.base import Prompt
+from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
 from ridgeformer.tasks.posterior import conditioned
 
@@ -48,6 +49,9 @@ class PolynomialRegression(LearnableTask):
         constant = torch.full_like(x[..., :1], self.offset**0.5)
         product = torch.cat([x, constant], dim=-1)[..., torch.tensor(terms)].prod(-1)
         return product * torch.tensor(orders, dtype=torch.float64).sqrt()
+
+    def laws(self) -> tuple[GaussianLaw, ...]:
+        return (GaussianLaw(Polynomial(self.degree, self.offset), self.noise**2),)
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         direction = normal(generator, batch, points, self.features)
