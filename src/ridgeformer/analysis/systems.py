@@ -9,8 +9,11 @@ prediction is a sum over eigenvalues, and so is the exact one, for which q(σ) =
 
     f(x) = Σ_i g(σ_i) c_i(x),    c_i(x) = k(x)ᵀP^(−1/2)v_i · v_iᵀP^(−1/2)y / σ_i,    g(σ) = σ q(σ)
 
-g is the filter of the method: how much of each eigendirection it has learned. The same holds for λα_i at a
-support i, with λe_i in place of k(x).
+g is the filter of the method: how much of each eigendirection it has learned. At the supports the residual of
+the exact fit is y − Kα = λα, and the coefficients of a method are a sum of the same kind, whose filter h tells
+how much of y is left in each eigendirection; for the exact solution h(σ) = λ/σ:
+
+    λα = Σ_i h(σ_i) P^(−1/2)v_i · v_iᵀP^(−1/2)y,    h(σ) = λ q(σ)
 """
 
 from __future__ import annotations
@@ -30,14 +33,14 @@ Place = Literal["queries", "supports"]
 
 @dataclass(frozen=True)
 class Eigensystem:
-    """The eigenvalues of P⁻¹A, and the two factors of the components of the exact solution."""
+    """The eigenvalues of P⁻¹A, and the two factors of the components that a filter multiplies."""
 
     values: Float[Tensor, "batch k"]
     """σ, in rising order."""
     left: Float[Tensor, "batch n k"]
-    """k(x)ᵀP^(−1/2)v_i, or λe_jᵀP^(−1/2)v_i at the supports."""
+    """k(x)ᵀP^(−1/2)v_i, or P^(−1/2)v_i at the supports."""
     right: Float[Tensor, "batch k r"]
-    """v_iᵀP^(−1/2)y."""
+    """v_iᵀP^(−1/2)y/σ_i, or without σ_i at the supports."""
 
     @staticmethod
     def of(
@@ -49,16 +52,12 @@ class Eigensystem:
         scale = torch.ones_like(system[..., :1]) if inverse is None else inverse.sqrt()
         values, vectors = torch.linalg.eigh(scale * system * scale.mT)
         vectors = scale * vectors
-        left = machine.cross @ vectors if at == "queries" else law.ridge * vectors
-        return Eigensystem(values, left, vectors.mT @ prompt.y.double())
+        right = vectors.mT @ prompt.y.double()
+        if at == "supports":
+            return Eigensystem(values, vectors, right)
+        return Eigensystem(values, machine.cross @ vectors, right / values[..., None])
 
-    def filtered(
-        self, gains: Float[Tensor, "batch k m"]
-    ) -> Float[Tensor, "batch n r m"]:
-        """Σ_i g_m(σ_i) c_i(x) for several filters g_m, given their values at the eigenvalues."""
-        right = self.right[..., None] * (gains / self.values[..., None])[:, :, None]
+    def filtered(self, gains: Float[Tensor, "batch k m"]) -> Float[Tensor, "batch n r m"]:
+        """The sums over components for several filters, given their values at the eigenvalues."""
+        right = self.right[..., None] * gains[:, :, None]
         return torch.einsum("bnk,bkrm->bnrm", self.left, right)
-
-    def exact(self) -> Float[Tensor, "batch n r"]:
-        """The exact solution, whose filter is 1."""
-        return self.filtered(torch.ones_like(self.values)[..., None])[..., 0]
