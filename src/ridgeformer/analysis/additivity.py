@@ -44,7 +44,7 @@ class Additivity:
     """2ε, the defect that this error allows."""
 
 
-def additivity(
+def find_additivity(
     subject: Subject, task: LearnableTask, *, prompts: int = 600, seed: int
 ) -> Additivity:
     """The defects of a subject on prompts of the task, by readouts that were fitted on other prompts."""

@@ -34,7 +34,7 @@ from ridgeformer.tasks import GaussianLaw, Prompt
 from ridgeformer.types import Refusal
 
 DEGREES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
-ANCHOR = 1e-5
+ANCHOR = 1e-4
 """The weight of (1 − g(σ))² between the ends of the spectrum, in units of E f*². Few prompts have eigenvalues near
 the ends, where a polynomial of high degree would otherwise be free to be anything."""
 
@@ -74,7 +74,7 @@ class Degrees:
     growth: Growth
 
 
-def degree(
+def find_degrees(
     subject: Subject,
     law: GaussianLaw,
     prompt: Prompt,
@@ -130,7 +130,7 @@ def best_polynomials(
 ) -> Float[Tensor, "degrees batch q r"]:
     """What the best polynomial of each degree predicts for the second half of the prompts."""
     fitted, scored = (Eigensystem.of(part, law, precondition) for part in halves(prompt))
-    low, high = torch.cat([fitted.values, scored.values]).aminmax()
+    low, high = fitted.values.aminmax()
     number = degrees[-1]
     goal = krr(halves(prompt)[0], ridge=law.ridge, kernel=law.kernel).flatten()
     columns = fitted.filtered(chebyshev(fitted.values, low, high, number)).flatten(0, 2)
@@ -153,7 +153,10 @@ def best_polynomials(
 def chebyshev(
     values: Float[Tensor, "batch k"], low: Tensor, high: Tensor, number: int
 ) -> Float[Tensor, "batch k m"]:
-    """σ·T_j for j = 0 … number − 1, with the interval [low, high] as [−1, 1]."""
+    """σ·T_j for j = 0 … number − 1, with the interval [low, high] as [−1, 1].
+
+    Beyond the interval, where T_j explodes, it keeps its value at the end.
+    """
     x = ((2 * values - low - high) / (high - low)).clamp(-1, 1)
     j = torch.arange(number, dtype=x.dtype)
     return values[..., None] * (j * x.arccos()[..., None]).cos()
@@ -173,13 +176,11 @@ def least_degree(
     return (share * wide).sum(-1)
 
 
-def growth_of(
-    squares: Tensor, needed: Callable[[Tensor], Tensor], most: int, seed: int
-) -> Growth:
+def growth_of(squares: Tensor, needed: Callable[[Tensor], Tensor], most: int, seed: int) -> Growth:
     """Lines through d_ℓ and log₂ d_ℓ over the layers that can tell."""
     whole = needed(squares.mean(0, keepdim=True))[0, :-1]
-    last = int(whole.argmax())  # the layer of the least error
-    if whole[last] >= most:  # beyond the largest degree
+    last = int(whole.argmax()) if len(whole) else -1  # the layer of the least error
+    if last >= 0 and whole[last] >= most:  # beyond the largest degree
         last = int((whole < most).long().argmin()) - 1
     first = int((whole[: last + 1] < 0.5).sum())  # layers that say nothing yet
     count = last + 1 - first

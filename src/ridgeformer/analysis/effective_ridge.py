@@ -29,7 +29,7 @@ from ridgeformer.types import Refusal
 
 DECADES = 3
 """How far the grid reaches on both sides of the task's ridge, in powers of ten."""
-POINTS = 181
+POINTS = 301
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class EffectiveRidge:
     """What is left of each layer at its λ̂: E(f_ℓ − f_λ̂)²/E f_ℓ². Where it is large, no λ describes the layer."""
 
 
-def effective_ridge(
+def find_effective_ridge(
     subject: Subject, law: GaussianLaw, prompt: Prompt, *, seed: int
 ) -> EffectiveRidge:
     """λ̂ of a subject's layers, by readouts that were fitted on the first half of the prompts."""

@@ -55,7 +55,7 @@ class Filters:
     """For each layer, on held-out prompts; undefined where a layer says nothing."""
 
 
-def filters(
+def find_filters(
     subject: Subject,
     law: GaussianLaw,
     prompt: Prompt,
