@@ -32,8 +32,8 @@ def test_hats_add_up_to_one_and_interpolate():
 def test_gradient_descent_has_the_filter_of_the_textbook():
     """g_t(σ) = 1 − (1 − ησ)^t."""
     read = iterates("gd", steps=3, interval=(2.0, 250.0))
-    found = filters_of(read, TASK.law(), TASK.draw(200, seed=0), knots=14, seed=0)
-    assert min(r_squared(found)) > 0.9999
+    found = filters_of(read, TASK.law(), TASK.draw(300, seed=0), knots=14, seed=0)
+    assert min(r_squared(found)) > 0.999
     for t, curve in enumerate(found.curves, start=1):
         for sigma, g in list(zip(found.knots, curve, strict=True))[3:-1]:
             assert g.mean == pytest.approx(1 - (1 - 2 * sigma / 252) ** t, abs=0.03)
@@ -74,7 +74,7 @@ def test_compiled_gradient_descent_is_a_filter_at_its_supports():
     """Its queries say nothing before the last layer; α at the supports has a filter in every layer."""
     prompt = SMALL.draw(160, seed=1)
     found = find_filters(compiled_subject("gd"), SMALL.law(), prompt, at="supports", seed=0)
-    assert min(r_squared(found)) > 0.99
+    assert min(r_squared(found)) > 0.97
     early, last = found.curves[0], found.curves[-1]
     assert found.knots[0] == pytest.approx(SMALL.ridge)
     assert last[0].mean == pytest.approx(1, abs=0.02)
@@ -87,8 +87,8 @@ def test_the_basis_tells_the_preconditioner():
         kind: r_squared(filters_of(read, KERNEL.law(), prompt, precondition=kind, seed=0))
         for kind in ("none", "jacobi", "row-sum")
     }
-    assert min(found["row-sum"]) > 0.995
-    assert found["none"][0] < 0.98
+    assert min(found["row-sum"]) > 0.999
+    assert max(found["none"]) < 0.998
     assert found["none"] == pytest.approx(found["jacobi"], abs=1e-6)  # the diagonal is constant
 
 
@@ -101,4 +101,5 @@ def test_shipped_models_are_filters_that_learn_large_eigenvalues_first(name, exp
     found = find_filters(subject(zoo.load(name)), TASK.law(), prompt, seed=0)
     assert r_squared(found)[:4] == pytest.approx(expected, abs=0.015)
     curve = [g.mean for g in found.curves[0]]
-    assert curve[-2] > 0.8 > 0.4 > curve[3]
+    assert curve[-2] > 0.8
+    assert curve[3] < 0.4

@@ -155,9 +155,10 @@ def chebyshev(
 ) -> Float[Tensor, "batch k m"]:
     """σ·T_j for j = 0 … number − 1, with the interval [low, high] as [−1, 1].
 
-    Beyond the interval, where T_j explodes, it keeps its value at the end.
+    Beyond the interval, where T_j explodes, the filter keeps its value at the end.
     """
-    x = ((2 * values - low - high) / (high - low)).clamp(-1, 1)
+    values = values.clamp(low, high)
+    x = ((2 * values - low - high) / (high - low)).clamp(-1, 1)  # round-off
     j = torch.arange(number, dtype=x.dtype)
     return values[..., None] * (j * x.arccos()[..., None]).cos()
 

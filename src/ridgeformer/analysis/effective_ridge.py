@@ -140,7 +140,7 @@ def ridge_by_noise(
     logs = torch.tensor(levels, dtype=torch.float64).log()
 
     def each(means: Tensor) -> Tensor:
-        found = vertex(means.flatten(1, 2), grid).unflatten(1, (len(levels), 2)).mT
+        found = vertex(means.flatten(1, 2), grid).reshape(-1, len(levels), 2).mT
         slopes = torch.stack([rows_slope(logs, found[:, i]) for i in (0, 1)], 1)
         return torch.cat([found.exp().flatten(1), slopes], 1)
 

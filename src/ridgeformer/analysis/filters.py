@@ -128,7 +128,7 @@ def choose_knots(system: Eigensystem, number: int) -> Float[Tensor, " knots"]:
     even = torch.linspace(0, 1, len(grid), dtype=grid.dtype)
     wanted = torch.linspace(0, 1, number, dtype=grid.dtype)[1:-1]
     inner = torch.searchsorted((share + even) / 2, wanted)
-    return grid[torch.cat([inner, torch.tensor([0, len(grid) - 1])]).unique()]
+    return grid[sorted({0, *inner.tolist(), len(grid) - 1})]
 
 
 def hats(x: Float[Tensor, "batch k"], knots: Float[Tensor, " m"]) -> Float[Tensor, "batch k m"]:
