@@ -10,6 +10,7 @@ from ridgeformer.statistics import (
     estimate,
     estimate_median,
     estimate_of,
+    estimates_of,
     r_squared,
     rank_correlation,
     slope,
@@ -50,6 +51,13 @@ def test_one_prompt_has_no_width_and_infinity_no_estimate():
     assert estimate(torch.tensor([1.0, torch.inf, 2.0]), 0).mean is None
     rarely = draw(200).clamp(max=2.0)
     assert estimate_of(rarely, lambda m: (m - rarely.mean() + 0.01).log(), 0).mean is None
+
+
+def test_several_functions_of_the_same_means_are_those_one_by_one():
+    values = draw(50, 3)
+    both = estimates_of(values, lambda m: torch.stack([m.sum(-1), (m[:, 0] - 9).log()], 1), 2)
+    assert both == (estimate_of(values, lambda m: m.sum(-1), 2), UNDEFINED)
+    assert estimates_of(values[:0], lambda m: m, 2) == (UNDEFINED,) * 3
 
 
 def test_of_has_one_number_for_each_resample():

@@ -49,9 +49,20 @@ def estimate_of(
     estimate is undefined where any of these numbers is not finite, as for a level that the means
     never reach.
     """
+    return estimates_of(values, lambda means: of(means)[:, None], seed)[0]
+
+
+def estimates_of(
+    values: Float[Tensor, "batch ..."], of: Callable[[Tensor], Tensor], seed: int
+) -> tuple[Estimate, ...]:
+    """Several functions `of` the same means over prompts, each as in `estimate_of`.
+
+    `of` takes means with a leading axis of resamples and returns a row of numbers for each of them.
+    Numbers that are not finite leave only their own estimate undefined.
+    """
     batch = len(values)
     if batch == 0:
-        return UNDEFINED
+        return (UNDEFINED,) * of(values.new_full((1, *values.shape[1:]), np.nan)).shape[1]
 
     def statistic(chosen: np.ndarray, axis: int) -> np.ndarray:
         # A matrix product with how often each prompt was drawn needs no copies of the values.
@@ -59,21 +70,22 @@ def estimate_of(
         counts = torch.zeros(len(rows), batch, dtype=values.dtype)
         counts.scatter_add_(1, rows, torch.ones_like(rows, dtype=values.dtype))
         means = (counts / batch @ values.reshape(batch, -1)).reshape(-1, *values.shape[1:])
-        return of(means).numpy()
+        return of(means).T.numpy()
 
-    mean = float(of(values.mean(0, keepdim=True))[0])
+    whole: list[float] = of(values.mean(0, keepdim=True))[0].tolist()
     if batch == 1:  # Every resample is the one prompt, and SciPy refuses to draw them.
-        return Estimate(mean, mean, mean, 1) if np.isfinite(mean) else UNDEFINED
+        return tuple(Estimate(m, m, m, 1) if np.isfinite(m) else UNDEFINED for m in whole)
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # of NaN, tested below
         drawn = scipy.stats.bootstrap(
             (np.arange(batch),), statistic, n_resamples=RESAMPLES, vectorized=True,
             method="percentile", rng=seed,
         )  # fmt: skip
-    if not np.isfinite([mean, *drawn.bootstrap_distribution]).all():
-        return UNDEFINED
-    low, high = (float(end) for end in drawn.confidence_interval)
+    finite = np.isfinite(whole) & np.isfinite(drawn.bootstrap_distribution).all(-1)
     # The mean of equal numbers may round to either side of them.
-    return Estimate(mean, min(low, mean), max(high, mean), batch)
+    return tuple(
+        Estimate(mean, min(float(low), mean), max(float(high), mean), batch) if good else UNDEFINED
+        for mean, low, high, good in zip(whole, *drawn.confidence_interval, finite, strict=True)
+    )
 
 
 def estimate_median(values: Float[Tensor, " batch"], seed: int) -> Estimate:

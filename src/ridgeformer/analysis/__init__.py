@@ -8,6 +8,15 @@ from ridgeformer.analysis.ablation import (
     growth_without_reductions,
     matvec_heads,
 )
+from ridgeformer.analysis.additivity import Additivity, find_additivity
+from ridgeformer.analysis.degree import Degrees, Growth, find_degrees
+from ridgeformer.analysis.effective_ridge import (
+    EffectiveRidge,
+    RidgeByNoise,
+    find_effective_ridge,
+    ridge_by_noise,
+)
+from ridgeformer.analysis.filters import Filters, find_filters
 from ridgeformer.analysis.heads import (
     HeadEffect,
     Message,
@@ -18,3 +27,4 @@ from ridgeformer.analysis.heads import (
 )
 from ridgeformer.analysis.probes import Probe, Score, probe, probe_new_parts, probe_vectors
 from ridgeformer.analysis.ridge import RidgeChange, change_ridge, with_ridge
+from ridgeformer.analysis.symmetries import OutOfRange, Symmetries, Symmetry, find_symmetries

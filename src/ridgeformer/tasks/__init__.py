@@ -2,6 +2,7 @@
 
 from ridgeformer.registry import Registry, register
 from ridgeformer.tasks.base import Prompt, Task, write_arrays
+from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.tasks.gaussian_process import GaussianProcess
 from ridgeformer.tasks.heteroskedastic import Heteroskedastic
 from ridgeformer.tasks.kernel_draw import KernelDraw

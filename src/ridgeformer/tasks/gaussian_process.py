@@ -12,7 +12,8 @@ from torch import Tensor
 
 from ridgeformer.kernels import Gaussian, Kernel
 from ridgeformer.tasks.base import Prompt
-from ridgeformer.tasks.learnable import KernelSystem, LearnableTask, normal, uniform
+from ridgeformer.tasks.gaussian_law import GaussianLaw
+from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
 from ridgeformer.tasks.posterior import averaged, conditioned
 
 Smoothness = Literal["rbf", "matern12", "matern32", "matern52"]
@@ -94,12 +95,12 @@ class GaussianProcess(LearnableTask):
     def gaussian_process(self) -> GaussianProcess:
         return self
 
-    def kernel_system(self) -> KernelSystem | None:
-        """The covariance and the noise variance, if every prompt has the same ones."""
-        if len(self.settings) > 1:
-            return None
-        [(lengthscale, noise)] = self.settings
-        return KernelSystem(covariance_kernel(self.smoothness, lengthscale), noise)
+    def laws(self) -> tuple[GaussianLaw, ...]:
+        """One law for each pair of lengthscale and noise variance."""
+        return tuple(
+            GaussianLaw(covariance_kernel(self.smoothness, scale), noise)
+            for scale, noise in self.settings
+        )
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         x = 2 * uniform(generator, batch, points, self.features) - 1

@@ -18,6 +18,7 @@ from torch import Tensor
 from ridgeformer.kernels import Kernel
 from ridgeformer.registry import Registry
 from ridgeformer.tasks.base import Prompt, Task
+from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.types import Refusal
 
 if TYPE_CHECKING:
@@ -92,12 +93,32 @@ class LearnableTask(Task):
         return None
 
     def kernel_system(self) -> KernelSystem | None:
-        """The kernel and the λ whose ridge regression is the best predictor, if there are such."""
-        return None
+        """The kernel and the λ whose ridge regression is the best predictor, if every prompt has the same."""
+        laws = self.laws()
+        return KernelSystem(laws[0].kernel, laws[0].ridge) if len(laws) == 1 else None
 
     def gaussian_process(self) -> GaussianProcess | None:
         """The Gaussian process that the functions are drawn from, if they are drawn from one."""
         return None
+
+    def laws(self) -> tuple[GaussianLaw, ...]:
+        """The Gaussian laws of targets given inputs, of which each prompt has one; none if they are not
+        Gaussian with mean 0."""
+        return ()
+
+    def law(self) -> GaussianLaw:
+        """The one law of targets given inputs."""
+        if len(laws := self.laws()) != 1:
+            known = f"{len(laws)} of them" if laws else "no such law"
+            raise Refusal(
+                f"A task with one centred Gaussian law of targets given inputs is needed; this {self.name} "
+                f"task has {known}: choose a linear, polynomial or Gaussian-process task of one setting."
+            )
+        return laws[0]
+
+    def relabel(self, prompt: Prompt, generator: torch.Generator) -> Prompt:
+        """The same inputs with targets that are drawn anew from their law."""
+        return self.law().relabel(prompt, generator)
 
     def sample(self, batch: int, generator: torch.Generator, supports: int | None = None) -> Sample:
         """Draws prompts and their targets; they have as many supports as the task, unless told otherwise."""

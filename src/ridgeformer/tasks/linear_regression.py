@@ -12,13 +12,8 @@ from torch import Tensor
 
 from ridgeformer.kernels import Linear
 from ridgeformer.tasks.base import Prompt
-from ridgeformer.tasks.learnable import (
-    KernelSystem,
-    LearnableTask,
-    generator_of,
-    normal,
-    uniform,
-)
+from ridgeformer.tasks.gaussian_law import GaussianLaw
+from ridgeformer.tasks.learnable import LearnableTask, generator_of, normal, uniform
 
 Rotation = Literal["random", "fixed", "none"]
 Prior = Literal["isotropic", "inverse-covariance"]
@@ -92,9 +87,6 @@ class LinearRegression(LearnableTask):
         single = self.noise > 0 and self.prior == "isotropic"
         return self.noise**2 * self.features if single else None
 
-    def kernel_system(self) -> KernelSystem | None:
-        return None if self.ridge is None else KernelSystem(Linear(), self.ridge)
-
     def shared_rotation(self) -> Float[Tensor, "d d"]:
         """The rotation of all prompts, if it is not random."""
         if self.rotation == "none":
@@ -109,6 +101,11 @@ class LinearRegression(LearnableTask):
             return torch.eye(self.features, dtype=torch.float64)
         root = torch.tensor(self.spectrum, dtype=torch.float64).rsqrt()
         return self.shared_rotation() * root
+
+    def laws(self) -> tuple[GaussianLaw, ...]:
+        """y | Φ ~ N(0, (ΦΦᵀ + λI)/d), whatever the spectrum and the rotation."""
+        ridge = self.ridge
+        return () if ridge is None else (GaussianLaw(Linear(), ridge, 1 / self.features),)
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         d = self.features

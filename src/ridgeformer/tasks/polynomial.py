@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ridgeformer.kernels import Polynomial
 from ridgeformer.tasks.base import Prompt
-from ridgeformer.tasks.learnable import KernelSystem, LearnableTask, normal, uniform
+from ridgeformer.tasks.gaussian_law import GaussianLaw
+from ridgeformer.tasks.learnable import LearnableTask, normal, uniform
 from ridgeformer.tasks.posterior import conditioned
 
 MOST_MONOMIALS = 1000
@@ -49,8 +50,8 @@ class PolynomialRegression(LearnableTask):
         product = torch.cat([x, constant], dim=-1)[..., torch.tensor(terms)].prod(-1)
         return product * torch.tensor(orders, dtype=torch.float64).sqrt()
 
-    def kernel_system(self) -> KernelSystem:
-        return KernelSystem(Polynomial(self.degree, self.offset), self.noise**2)
+    def laws(self) -> tuple[GaussianLaw, ...]:
+        return (GaussianLaw(Polynomial(self.degree, self.offset), self.noise**2),)
 
     def observe(self, batch: int, points: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         direction = normal(generator, batch, points, self.features)

@@ -140,7 +140,7 @@ def linear_prompts(rng: np.random.Generator) -> tuple[Prompt, Kernel, float]:
         condition=10 ** rng.uniform(0.7, 2.0),
         noise=rng.uniform(0.2, 0.5),
     )
-    return task.draw(PROMPTS, int(rng.integers(2**31))), Linear(), task.ridge
+    return task.draw(PROMPTS, int(rng.integers(2**31))), Linear(), task.law().ridge
 
 
 def gaussian_prompts(rng: np.random.Generator) -> tuple[Prompt, Kernel, float]:
