@@ -16,7 +16,7 @@ steps, the layers and the kind of quantity are chosen on a second part. The misf
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
@@ -116,6 +116,8 @@ class Fit:
     """The squared distance of the prediction from the candidate's, over the mean square of predictions."""
     null: Float[Tensor, "steps score"]
     """e_t of every step, read from the embedding and the candidate's own last step alone."""
+    apart: Fit | None = None
+    """The same candidate as its trajectory fits the layers best, whatever the subject predicts."""
 
     @property
     def interior(self) -> float:
@@ -240,7 +242,12 @@ class Search:
 
     def fit(self) -> Fit:
         best = self.best(self.stride)
-        return self.at(self.stride, best.by, best.steps).scored(self.evidence)
+        found = self.at(self.stride, best.by, best.steps).scored(self.evidence)
+        longer = [one for one in self.tried[1] if one.steps > 2]
+        if not longer:
+            return found
+        inner = min(longer, key=lambda one: one.inside)
+        return replace(found, apart=self.at(1, inner.by, inner.steps).scored(self.evidence))
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def judge(fits: Sequence[Fit], evidence: Evidence, limits: Limits, seed: int = 0
         return Verdict("none", (), "its predictions are not finite")
     inside = [f for f in fits if f.interior <= limits.interior and f.misfit < inf]
     accepted = [f for f in inside if f.unexplained <= limits.unexplained]
-    several = [f for f in inside if len(f.layers) > 1]
+    several = [f.apart for f in fits if f.apart is not None and f.apart.interior <= limits.interior]
     left, parts = combined(several, evidence) if len(several) > 1 else (inf, [])
     best = min(accepted, key=lambda f: f.misfit, default=None)
     if best is not None and not left < MUCH_LESS * best.unexplained - ROUND_OFF:

@@ -1,0 +1,134 @@
+"""Compiled models are found to run their solvers, with their numbers, and other subjects are not."""
+
+import pytest
+import torch
+
+import ridgeformer as rf
+from ridgeformer.analysis.candidates import Candidate, Setting, candidates
+from ridgeformer.analysis.trajectories import Evidence, fit_all
+from ridgeformer.analysis.verdict import Limits, judge
+from ridgeformer.experiments.identification.planted import (
+    Neighbours,
+    Noisy,
+    Relayered,
+    Rotated,
+)
+from ridgeformer.kernels import Linear
+from ridgeformer.models import Reading, subject
+from ridgeformer.solvers import make_solver
+from ridgeformer.tasks.linear_regression import LinearRegression
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+TASK = LinearRegression(features=4, supports=14, queries=6, condition=20.0)
+PROMPT = TASK.draw(48, seed=3)
+TOP = 1.4 * float(torch.linalg.eigvalsh(PROMPT.phi.mT @ PROMPT.phi).max())
+LIMITS = Limits(interior=0.05, unexplained=0.03)
+RIDGE = 1.3 * TASK.ridge
+
+
+def compiled(name, precondition=None, steps=5):
+    products = rf.Exact() if precondition else None
+    return subject(
+        rf.compile(
+            make_solver(name, precondition), features=4, steps=steps, ridge=RIDGE,
+            to=rf.LinearAttention(TOP, products),
+        )
+    )  # fmt: skip
+
+
+def fits_of(one, only):
+    evidence = Evidence.of(one.read(PROMPT), PROMPT)
+    around = Setting.around(evidence.prompt, Linear(), TASK.ridge)
+    return fit_all(evidence, candidates(evidence.prompt, around, only), around, 8), evidence
+
+
+def verdict(one, only=("gd", "chebyshev", "cg")):
+    fits, evidence = fits_of(one, only)
+    return judge(fits, evidence, LIMITS)
+
+
+def test_the_solver_is_found_with_its_ridge_and_its_number_of_steps():
+    fits, evidence = fits_of(Rotated(compiled("cg")), ["cg"])
+    plain, jacobi = fits
+    assert [f.candidate.name for f in fits] == ["cg", "cg, jacobi"]
+    assert plain.steps == 5
+    assert plain.setting.ridge == pytest.approx(RIDGE, rel=1e-3)
+    assert plain.misfit < 1e-8
+    assert jacobi.misfit > 1e-2
+    assert list(plain.layers) == sorted(plain.layers)
+    assert judge(fits, evidence, LIMITS).names == ("cg",)
+
+
+def test_a_step_size_is_found():
+    fits, _ = fits_of(compiled("gd"), ["gd"])
+    assert fits[0].freedom == 2, "λ and the step size"
+    assert fits[0].setting.lo + fits[0].setting.hi == pytest.approx(2 * RIDGE + TOP, rel=1e-2)
+
+
+def test_a_doubling_method_is_found_in_the_images_of_features():
+    fits, evidence = fits_of(Rotated(compiled("newton", steps=4)), ["newton"])
+    assert fits[0].misfit < 1e-5
+    assert "images under inverse" in fits[0].signals
+    assert judge(fits, evidence, LIMITS).names == ("newton",)
+
+
+@pytest.mark.parametrize(
+    "disguise",
+    [
+        pytest.param(lambda x: Noisy(x, 0.01), marks=pytest.mark.slow),
+        lambda x: Relayered(x, every=2),
+        pytest.param(lambda x: Relayered(x, copies=2), marks=pytest.mark.slow),
+    ],
+    ids=["noise", "merged layers", "idle layers"],
+)
+def test_a_disguised_solver_is_found(disguise):
+    found = verdict(disguise(compiled("cg")), ["gd", "cg"])
+    assert found.kind == "solver"
+    assert found.names[0] == "cg"
+
+
+class Nowhere(rf.Subject):
+    """Predicts as CG does, and holds nothing of how it got there."""
+
+    name = "nowhere"
+
+    def read(self, prompt):
+        inner = compiled("cg").read(prompt)
+        first = (x[:1].expand(4, -1, -1, -1) for x in (inner.queries, inner.supports))
+        return Reading(inner.predictions, *first)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [pytest.param(Neighbours(), marks=pytest.mark.slow), Nowhere()],
+    ids=["neighbours", "nowhere"],
+)
+def test_what_runs_no_solver_is_none_of_these(one):
+    found = verdict(one, ["cg"])
+    assert found.kind == "none"
+    assert found.sentence.startswith("None of these: the nearest candidate")
+
+
+def test_every_registered_solver_is_a_candidate_and_copies_are_not():
+    around = Setting.around(PROMPT, Linear(), TASK.ridge)
+    names = [c.name for c in candidates(PROMPT, around)]
+    assert {"gd", "heavy-ball", "chebyshev", "cg", "cg, jacobi", "newton", "gd++"} <= set(names)
+    assert "richardson" not in names, "it has the iterates of gd"
+    assert "cg-predicted" not in names, "it has those of cg"
+
+
+def test_what_is_free():
+    around = Setting.around(PROMPT, Linear(), TASK.ridge)
+    free = {c.name: c.free(PROMPT, around) for c in candidates(PROMPT, around)}
+    assert free["gd"] == ["ridge", "hi"]
+    assert free["chebyshev"] == ["ridge", "hi", "lo"]
+    assert free["cg"] == ["ridge"]
+
+
+def test_signals_are_those_of_the_solver():
+    around = Setting.around(PROMPT, Linear(), TASK.ridge)
+    found = Candidate(make_solver("cg")).signals(PROMPT, around, 3)
+    expected = rf.solve(make_solver("cg"), PROMPT, steps=3, ridge=TASK.ridge, states=True)
+    torch.testing.assert_close(found["predictions"][1], expected.predictions)
+    torch.testing.assert_close(found["coefficients"][1], expected.states["alpha"])
