@@ -1,12 +1,15 @@
-"""The costs of commands and calls, each of which has a limit. `make bench` prints them in one table."""
+"""The costs of commands and calls, each of which has a limit. `make bench` prints them in one table.
+
+`python benchmarks/run.py forward every-prefix` measures some groups of them only.
+"""
 
 from __future__ import annotations
 
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import forward
@@ -169,79 +172,96 @@ model.predict_prefixes(prompt)
 """
 
 
-def every_prefix_growth(turns: int = 5) -> float:
-    """The time of one pass over 8,192 pairs over that of 1,024, the median over turns of both."""
+def every_prefix_growth() -> float:
+    """The time of one pass over 8,192 pairs over that of 1,024."""
     task = rf.PrescribedSpectrum(features=8, supports=8192, condition=100.0)
     long = task.draw(1, seed=0)
     short = rf.Prompt(long.phi[:, :1024], long.y[:, :1024], long.phi_query)
     to = rf.LinearAttention(task.max_eigenvalue, rf.Exact(), causal=True, every_prefix=True)
     model = rf.compile(rf.ConjugateGradient(), features=8, steps=8, ridge=1.0, to=to)
-    ratios = []
-    for turn in range(turns + 1):
-        times = []
-        for prompt in (short, long):
-            start = time.perf_counter()
-            model.predict_prefixes(prompt)
-            times.append(time.perf_counter() - start)
-        if turn:  # the first turn warms up
-            ratios.append(times[1] / times[0])
-    return statistics.median(ratios)
+    return ratio(
+        lambda: model.predict_prefixes(long), lambda: model.predict_prefixes(short), rounds=5
+    )
 
 
-def main() -> None:
+Row = tuple[str, float, float, bool, str]
+"""What is measured, the number, its limit, whether that is the most that it may be, and the unit."""
+
+
+def forward_rows() -> Iterator[Row]:
+    for what, value, limit, at_most in forward.rows():
+        yield what, value, limit, at_most, "" if limit < 1 else "×"
+
+
+def growth_rows() -> Iterator[Row]:
+    what = "forward at k = 16,384 over k = 1,024 (8 CG steps)"
+    yield what, linear_growth(1024, 16384), 20, True, "×"
+    yield "memory at k = 65,536, p = 16, 8 CG steps", peak_memory(LARGE), 4, True, " GB"
+    what = "softmax forward at k = 2,048 over k = 512 (4 steps)"
+    yield what, softmax_growth(512, 2048), 20, True, "×"
+    # One n×n matrix of weights would take 0.5 GB at k = 8,192; a process without a prompt takes 0.3 GB.
+    for k in (64, 8192):
+        yield f"softmax: memory at k = {k:,}", peak_memory(SOFTMAX, str(k)), 0.6, True, " GB"
+
+
+def command_rows() -> Iterator[Row]:
+    yield "compile and save CG, p = 64, 32 steps", compile_time(), 2, True, " s"
+    for name, arguments in COMMANDS.items():
+        yield f"ridgeformer compile {name}", command_time(arguments), 5, True, " s"
+    yield "ridgeformer --help", help_time(), 0.5, True, " s"
+
+
+def peer_rows() -> Iterator[Row]:
+    krr, slower, solve = peers()
+    yield "krr, 1,000 prompts of k = 64: faster than KernelRidge", krr, 20, False, "×"
+    yield "krr over a bare batched Cholesky", slower, 1.5, True, "×"
+    yield "solve cg, 8 steps: faster than KernelRidge", solve, 20, False, "×"
+
+
+def every_prefix_rows() -> Iterator[Row]:
+    what = "every prefix of 8,192 pairs over 1,024 (8 CG steps)"
+    yield what, every_prefix_growth(), 10, True, "×"
+    what = "memory for every prefix of 4,096 pairs, p = 8"
+    yield what, peak_memory(EVERY_PREFIX), 2, True, " GB"
+
+
+def training_rows() -> Iterator[Row]:
+    """Beside Hugging Face's GPT-2; this takes some minutes."""
+    plain, interleaved, single = speeds(queries=1)
+    what = f"training, x y x y …: prompts/s over GPT2Model's {plain:.0f}"
+    yield what, interleaved, 1.3, False, "×"
+    plain, _, pairs = speeds(queries=32)
+    what = f"training, pairs, 32 queries: prompts/s over GPT2Model's {plain:.0f}"
+    yield f"{what} (one query: {single:.2g}×)", pairs, 2.5, False, "×"
+    share, text = time_to_error()
+    yield f"time to excess risk {WANTED:g}, over GPT2Model's{text}", share, 1 / 3, True, "×"
+
+
+GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
+    "forward": forward_rows,
+    "growth": growth_rows,
+    "commands": command_rows,
+    "peers": peer_rows,
+    "every-prefix": every_prefix_rows,
+    "training": training_rows,
+}
+
+
+def main(groups: list[str]) -> None:
+    if unknown := [name for name in groups if name not in GROUPS]:
+        sys.exit(f"There is no group {unknown[0]!r}: choose from {', '.join(GROUPS)}.")
     console = Console()
     table = Table(title=f"ridgeformer benchmarks ({torch.get_num_threads()} threads)")
     for name in ("what", "measured", "wanted", ""):
         table.add_column(name, justify="left" if name == "what" else "right")
     failed = False
-
-    def add(what: str, value: float, limit: float, at_most: bool, unit: str = "") -> None:
-        nonlocal failed
-        good = value <= limit if at_most else value >= limit
-        failed = failed or not good
-        sign = "≤" if at_most else "≥"
-        table.add_row(
-            what, f"{value:.3g}{unit}", f"{sign} {limit:g}{unit}", "ok" if good else "MISSED"
-        )
-
-    with console.status("measuring"):
-        for what, value, limit, at_most in forward.rows():
-            add(what, value, limit, at_most, "" if limit < 1 else "×")
-        what = "forward at k = 16,384 over k = 1,024 (8 CG steps)"
-        add(what, linear_growth(1024, 16384), 20, True, "×")
-        add("memory at k = 65,536, p = 16, 8 CG steps", peak_memory(LARGE), 4, True, " GB")
-        add("compile and save CG, p = 64, 32 steps", compile_time(), 2, True, " s")
-        what = "softmax forward at k = 2,048 over k = 512 (4 steps)"
-        add(what, softmax_growth(512, 2048), 20, True, "×")
-        # One n×n matrix of weights would take 0.5 GB at k = 8,192; a process without a prompt takes 0.3 GB.
-        small, large = (peak_memory(SOFTMAX, str(k)) for k in (64, 8192))
-        add("softmax: memory at k = 64", small, 0.6, True, " GB")
-        add("softmax: memory at k = 8,192", large, 0.6, True, " GB")
-        for name, arguments in COMMANDS.items():
-            add(f"ridgeformer compile {name}", command_time(arguments), 5, True, " s")
-        krr, slower, solve = peers()
-        add("krr, 1,000 prompts of k = 64: faster than KernelRidge", krr, 20, False, "×")
-        add("krr over a bare batched Cholesky", slower, 1.5, True, "×")
-        add("solve cg, 8 steps: faster than KernelRidge", solve, 20, False, "×")
-        add("ridgeformer --help", help_time(), 0.5, True, " s")
-        growth = every_prefix_growth()
-        add("every prefix of 8,192 pairs over 1,024 (8 CG steps)", growth, 10, True, "×")
-        add(
-            "memory for every prefix of 4,096 pairs, p = 8",
-            peak_memory(EVERY_PREFIX),
-            2,
-            True,
-            " GB",
-        )
-    with console.status("training beside Hugging Face's GPT-2, some minutes"):
-        plain, interleaved, single = speeds(queries=1)
-        what = f"training, x y x y …: prompts/s over GPT2Model's {plain:.0f}"
-        add(what, interleaved, 1.3, False, "×")
-        plain, _, pairs = speeds(queries=32)
-        what = f"training, pairs, 32 queries: prompts/s over GPT2Model's {plain:.0f}"
-        add(f"{what} (one query: {single:.2g}×)", pairs, 2.5, False, "×")
-        share, text = time_to_error()
-        add(f"time to excess risk {WANTED:g}, over GPT2Model's{text}", share, 1 / 3, True, "×")
+    for name in groups or GROUPS:
+        with console.status(f"measuring: {name}"):
+            for what, value, limit, at_most, unit in GROUPS[name]():
+                good = value <= limit if at_most else value >= limit
+                failed = failed or not good
+                wanted = f"{'≤' if at_most else '≥'} {limit:g}{unit}"
+                table.add_row(what, f"{value:.3g}{unit}", wanted, "ok" if good else "MISSED")
     console.print(table)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     console.print(
@@ -251,4 +271,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
