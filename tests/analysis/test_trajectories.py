@@ -8,6 +8,7 @@ from ridgeformer.analysis.candidates import Candidate, Setting, candidates
 from ridgeformer.analysis.trajectories import Evidence, fit_all
 from ridgeformer.analysis.verdict import Limits, judge
 from ridgeformer.experiments.identification.planted import (
+    Ensemble,
     Neighbours,
     Noisy,
     Relayered,
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 TASK = LinearRegression(features=4, supports=14, queries=6, condition=20.0)
 PROMPT = TASK.draw(48, seed=3)
 TOP = 1.4 * float(torch.linalg.eigvalsh(PROMPT.phi.mT @ PROMPT.phi).max())
-LIMITS = Limits(interior=0.05, unexplained=0.03)
+LIMITS = Limits(interior=0.05, unexplained=0.03, systematic=1e-3)
 RIDGE = 1.3 * TASK.ridge
 
 
@@ -86,6 +87,14 @@ def test_a_disguised_solver_is_found(disguise):
     found = verdict(disguise(compiled("cg")), ["gd", "cg"])
     assert found.kind == "solver"
     assert found.names[0] == "cg"
+
+
+def test_an_average_of_two_solvers_is_neither():
+    """Each trajectory is there, and the prediction is that of neither, which noise would not explain."""
+    fits, evidence = fits_of(Ensemble(compiled("gd"), compiled("cg")), ["gd", "cg"])
+    assert judge(fits, evidence, LIMITS).kind != "solver"
+    lenient = Limits(LIMITS.interior, LIMITS.unexplained, systematic=1.0)
+    assert judge(fits, evidence, lenient).kind == "solver"
 
 
 class Nowhere(rf.Subject):

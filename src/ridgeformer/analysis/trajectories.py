@@ -16,7 +16,7 @@ steps, the layers and the kind of quantity are chosen on a second part. The misf
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -116,8 +116,9 @@ class Fit:
     """The squared distance of the prediction from the candidate's, over the mean square of predictions."""
     null: Float[Tensor, "steps score"]
     """e_t of every step, read from the embedding and the candidate's own last step alone."""
-    apart: Fit | None = None
-    """The same candidate as its trajectory fits the layers best, whatever the subject predicts."""
+    systematic: float
+    """The part of the prediction that is not the candidate's, and that the last layer knows of: noise on
+    predictions is in no layer, another way of predicting is."""
 
     @property
     def interior(self) -> float:
@@ -242,12 +243,7 @@ class Search:
 
     def fit(self) -> Fit:
         best = self.best(self.stride)
-        found = self.at(self.stride, best.by, best.steps).scored(self.evidence)
-        longer = [one for one in self.tried[1] if one.steps > 2]
-        if not longer:
-            return found
-        inner = min(longer, key=lambda one: one.inside)
-        return replace(found, apart=self.at(1, inner.by, inner.steps).scored(self.evidence))
+        return self.at(self.stride, best.by, best.steps).scored(self.evidence)
 
 
 @dataclass(frozen=True)
@@ -288,6 +284,7 @@ class Choice:
             torch.stack(steps),
             away(evidence, self.signals["predictions"][1], evidence.split.score),
             torch.stack([ends[name][t] for t, name in enumerate(self.names)]),
+            systematic(evidence, self.signals["predictions"][1]),
         )
 
 
@@ -364,3 +361,13 @@ def away(evidence: Evidence, predictions: Tensor, prompts: slice) -> Float[Tenso
     wanted = evidence.predictions[prompts]
     size = max(float(wanted.square().sum(-1).mean()), TINY)
     return (wanted - predictions[-1, prompts]).square().sum(-1).mean(-1) / size
+
+
+def systematic(evidence: Evidence, predictions: Tensor) -> float:
+    """How much of the mean square of predictions is a difference from the last step that a readout of the last
+    layer finds, on the prompts that score."""
+    rest = (evidence.predictions - predictions[-1])[:, evidence.places["queries"]]
+    prompts = evidence.split.score
+    unread = evidence.readouts["queries"].errors(rest[None], prompts)[-1, 0]
+    size = max(float(evidence.predictions[prompts].square().sum(-1).mean()), TINY)
+    return max(0.0, float((rest[prompts].square().sum(-1).mean(-1) - unread).mean()) / size)

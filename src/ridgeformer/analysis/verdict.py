@@ -1,27 +1,24 @@
 """The verdict: the candidates that the evidence cannot tell apart, a mixture, or none of these.
 
-A candidate is **accepted** if the subject's prediction is that of its last step (`unexplained` is small) and its
-steps are in the layers between (`interior` is small). Of the accepted ones those stay that are not worse than the
+A candidate is **accepted** if its steps are in the layers (`interior` is small), if its last step is the subject's
+prediction (`unexplained` is small), and if what is left of the prediction is noise rather than something that
+the last layer knows of (`systematic` is small). Of the accepted ones those stay that are not worse than the
 best by more than chance, prompt by prompt; the one with the fewest numbers that were fitted is named first,
-because a method with more numbers may contain it. If trajectories of two or more are there and none of
-them ends in the prediction, but a combination of their ends does, the subject is a **mixture**. The limits
-come from models whose answer is known (`Limits`); a subject that keeps within none of them runs **none of these**.
+because a method with more numbers may contain it. If no candidate is accepted, but the trajectories of
+several are there, and a combination of their ends is the prediction, the subject is a **mixture**. The limits
+come from models whose answer is known; a subject that keeps within none of them runs **none of these**.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Literal
 
 import torch
 
 from ridgeformer.analysis.trajectories import Evidence, Fit
 from ridgeformer.statistics import estimate
-
-MUCH_LESS, ROUND_OFF = 0.5, 1e-6
-"""A combination that leaves this part of what the best candidate leaves, beyond round-off, is a better answer."""
 
 Kind = Literal["solver", "mixture", "none"]
 
@@ -32,6 +29,7 @@ class Limits:
 
     interior: float
     unexplained: float
+    systematic: float
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,9 @@ class Verdict:
             return f"None of these: {self.why}."
         if self.kind == "mixture":
             return f"A mixture of {' and '.join(self.names)}: {self.why}."
-        others = (
-            f", which {' and '.join(self.names[1:])} cannot be told from" if self.names[1:] else ""
-        )
+        others = ""
+        if self.names[1:]:
+            others = f", which {' and '.join(self.names[1:])} cannot be told from"
         return f"It runs {self.names[0]}{others}: {self.why}."
 
 
@@ -57,12 +55,10 @@ def judge(fits: Sequence[Fit], evidence: Evidence, limits: Limits, seed: int = 0
     """The verdict on a subject from the fits of all candidates."""
     if not torch.isfinite(evidence.predictions).all():
         return Verdict("none", (), "its predictions are not finite")
-    inside = [f for f in fits if f.interior <= limits.interior and f.misfit < inf]
-    accepted = [f for f in inside if f.unexplained <= limits.unexplained]
-    several = [f.apart for f in fits if f.apart is not None and f.apart.interior <= limits.interior]
-    left, parts = combined(several, evidence) if len(several) > 1 else (inf, [])
-    best = min(accepted, key=lambda f: f.misfit, default=None)
-    if best is not None and not left < MUCH_LESS * best.unexplained - ROUND_OFF:
+    inside = [f for f in fits if f.interior <= limits.interior]
+    accepted = [f for f in inside if accepts(f, limits)]
+    if accepted:
+        best = min(accepted, key=lambda f: f.misfit)
         alike = [f for f in accepted if not worse(f, best, seed)]
         alike.sort(key=lambda f: (f.freedom, f.misfit))
         first = alike[0]
@@ -72,21 +68,29 @@ def judge(fits: Sequence[Fit], evidence: Evidence, limits: Limits, seed: int = 0
             f"{first.steps} steps of it are found in the layers, of which {first.interior:.2g} is left "
             f"unexplained, and its last step is the prediction up to {first.unexplained:.2g} of the variance",
         )
-    if left <= limits.unexplained:
-        return Verdict(
-            "mixture",
-            tuple(f.candidate.name for f in parts),
-            f"each of these trajectories is there, and a combination of their ends leaves {left:.2g} of "
-            "the prediction's variance unexplained",
-        )
+    several = [f for f in inside if len(f.layers) > 1]
+    if len(several) > 1:
+        left, parts = combined(several, evidence)
+        if left <= limits.systematic:
+            return Verdict(
+                "mixture",
+                tuple(f.candidate.name for f in parts),
+                f"each of these trajectories is there, and a combination of their ends leaves {left:.2g} of "
+                "the prediction's variance unexplained",
+            )
     nearest = min(fits, key=lambda f: f.misfit)
     return Verdict(
         "none",
         (),
         f"the nearest candidate, {nearest.candidate.name}, leaves {nearest.interior:.2g} of what is between "
-        f"the first and the last layer unexplained (the limit is {limits.interior:.2g}), and "
-        f"{nearest.unexplained:.2g} of the prediction ({limits.unexplained:.2g})",
+        f"the first and the last layer unexplained (at most {limits.interior:.2g} may be), and "
+        f"{nearest.systematic:.2g} of the prediction ({limits.systematic:.2g})",
     )
+
+
+def accepts(fit: Fit, limits: Limits) -> bool:
+    """Whether the subject's prediction is the candidate's, but for noise."""
+    return fit.unexplained <= limits.unexplained and fit.systematic <= limits.systematic
 
 
 def worse(fit: Fit, best: Fit, seed: int) -> bool:
