@@ -6,7 +6,7 @@ import torch
 import ridgeformer as rf
 from ridgeformer.analysis.candidates import Candidate, Setting, candidates
 from ridgeformer.analysis.trajectories import Evidence, fit_all
-from ridgeformer.analysis.verdict import Limits, judge
+from ridgeformer.analysis.verdict import Findings, Limits, judge
 from ridgeformer.experiments.identification.planted import (
     Ensemble,
     Neighbours,
@@ -46,7 +46,7 @@ def fits_of(one, only):
 
 def verdict(one, only=("gd", "chebyshev", "cg")):
     fits, evidence = fits_of(one, only)
-    return judge(fits, evidence, LIMITS)
+    return judge(Findings.of(fits, evidence), LIMITS)
 
 
 def test_the_solver_is_found_with_its_ridge_and_its_number_of_steps():
@@ -58,7 +58,7 @@ def test_the_solver_is_found_with_its_ridge_and_its_number_of_steps():
     assert plain.misfit < 1e-8
     assert jacobi.misfit > 1e-2
     assert list(plain.layers) == sorted(plain.layers)
-    assert judge(fits, evidence, LIMITS).names == ("cg",)
+    assert judge(Findings.of(fits, evidence), LIMITS).names == ("cg",)
 
 
 def test_a_step_size_is_found():
@@ -71,7 +71,7 @@ def test_a_doubling_method_is_found_in_the_images_of_features():
     fits, evidence = fits_of(Rotated(compiled("newton", steps=4)), ["newton"])
     assert fits[0].misfit < 1e-5
     assert "images under inverse" in fits[0].signals
-    assert judge(fits, evidence, LIMITS).names == ("newton",)
+    assert judge(Findings.of(fits, evidence), LIMITS).names == ("newton",)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,10 @@ def test_a_disguised_solver_is_found(disguise):
 def test_an_average_of_two_solvers_is_neither():
     """Each trajectory is there, and the prediction is that of neither, which noise would not explain."""
     fits, evidence = fits_of(Ensemble(compiled("gd"), compiled("cg")), ["gd", "cg"])
-    assert judge(fits, evidence, LIMITS).kind != "solver"
+    found = Findings.of(fits, evidence)
+    assert judge(found, LIMITS).kind != "solver"
     lenient = Limits(LIMITS.interior, LIMITS.unexplained, systematic=1.0)
-    assert judge(fits, evidence, lenient).kind == "solver"
+    assert judge(found, lenient).kind == "solver"
 
 
 class Nowhere(rf.Subject):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 from typing import NamedTuple
 
@@ -35,8 +36,9 @@ from ridgeformer.tasks import Prompt
 TOKENS = 8
 """So many supports and queries of each prompt are read."""
 
-FIRST_STRETCHES = tuple(np.log([1.0, 1.5, 3.0, 10.0, 40.0]))
-"""A search first tries these multiples of the largest eigenvalue as the upper end of the interval."""
+FIRST_STRETCHES = tuple(np.log([1.0, 1.25, 1.6, 2.0, 3.0, 10.0, 40.0]))
+FIRST_RIDGES = tuple(np.log([0.7, 1.0, 1.4]))
+"""A search first tries these multiples of the largest eigenvalue as the upper end of the interval, and of λ."""
 
 EVALUATIONS = 35
 """A search tries so many settings for each number that is free."""
@@ -88,6 +90,11 @@ class Evidence:
             embedded,
             layers.tolist(),
         )
+
+    @property
+    def finite(self) -> bool:
+        """Whether predictions are numbers that can be compared."""
+        return bool(torch.isfinite(self.predictions.square().sum()))
 
 
 def spread(tokens: int) -> Tensor:
@@ -152,14 +159,18 @@ def fit_all(
 ) -> list[Fit]:
     """Every candidate, with the numbers that suit the subject best on the prompts that choose.
 
-    All of them try a few settings. A search then goes on for those that may still turn out to be the best.
+    All of them try a few settings. A search then goes on for those that may still turn out to be the best,
+    until a trajectory of several steps is found that is there in full.
     """
     searches = [Search(evidence, candidate, setting, steps) for candidate in progress(of)]
-    costs = sorted(search.cost for search in searches)
-    limit = max(costs[min(AT_LEAST, len(costs)) - 1], HOPEFUL * costs[0])
-    for search in searches:
-        if search.cost <= limit:
-            search.go_on()
+    hopeful = sorted(searches, key=lambda search: search.cost)
+    limit = HOPEFUL * hopeful[0].cost
+    for rank, search in enumerate(hopeful):
+        if search.cost > limit and rank >= AT_LEAST:
+            break
+        search.go_on()
+        if search.settled:
+            break
     return [search.fit() for search in searches]
 
 
@@ -183,9 +194,10 @@ class Search:
         self.free = candidate.free(evidence.prompt, self.start)
         strides = (1, 2) if candidate.most_steps is None else (1,)
         self.tried: dict[int, list[Tried]] = {n: [] for n in strides}
-        for stride in strides:
-            for stretch in FIRST_STRETCHES if "hi" in self.free else (0.0,):
-                self.attempt(stride, {"hi": stretch})
+        stretches = FIRST_STRETCHES if "hi" in self.free else (0.0,)
+        ridges = FIRST_RIDGES if "ridge" in self.free else (0.0,)
+        for stride, stretch, ridge in product(strides, stretches, ridges):
+            self.attempt(stride, {"hi": stretch, "ridge": ridge})
 
     def best(self, stride: int) -> Tried:
         return min(self.tried[stride], key=lambda one: one.cost)
@@ -198,6 +210,12 @@ class Search:
     @property
     def cost(self) -> float:
         return self.best(self.stride).cost
+
+    @property
+    def settled(self) -> bool:
+        """Whether a trajectory of several steps is in the layers, up to round-off."""
+        best = self.best(1)
+        return best.steps > 2 and best.inside < EXPLAINED
 
     def attempt(self, stride: int, by: dict[str, float], steps: int | None = None) -> float:
         choice = self.at(stride, by, steps)
@@ -301,7 +319,7 @@ def choose(
     signals = {
         name: (place, values[::stride])
         for name, (place, values) in candidate.signals(
-            evidence.prompt, setting, most * stride
+            evidence.prompt, setting, (steps or most) * stride
         ).items()
     }
     if steps is None:

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 import torch
 
 from ridgeformer.analysis.trajectories import Evidence, Fit
 from ridgeformer.statistics import estimate
+
+PERHAPS_THERE = 0.05
+"""The trajectories that a combination is made of leave at most this between the ends."""
 
 Kind = Literal["solver", "mixture", "none"]
 
@@ -51,53 +55,106 @@ class Verdict:
         return f"It runs {self.names[0]}{others}: {self.why}."
 
 
-def judge(fits: Sequence[Fit], evidence: Evidence, limits: Limits, seed: int = 0) -> Verdict:
-    """The verdict on a subject from the fits of all candidates."""
-    if not torch.isfinite(evidence.predictions).all():
+@dataclass(frozen=True)
+class Account:
+    """What a verdict needs to know of a fit."""
+
+    name: str
+    steps: int
+    freedom: int
+    interior: float
+    unexplained: float
+    systematic: float
+    by_prompt: tuple[float, ...]
+
+    @staticmethod
+    def of(fit: Fit) -> Account:
+        return Account(
+            fit.candidate.name,
+            fit.steps,
+            fit.freedom,
+            fit.interior,
+            fit.unexplained,
+            fit.systematic,
+            tuple(fit.by_prompt.tolist()),
+        )
+
+    @property
+    def misfit(self) -> float:
+        return sum(self.by_prompt) / len(self.by_prompt)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is known of a subject: an account of every candidate, and of their combination."""
+
+    accounts: tuple[Account, ...]
+    finite: bool
+    """Whether its predictions are finite numbers; else there is nothing to account for."""
+    together: float
+    """How much of the prediction a combination of the ends of those trajectories leaves that are there."""
+    parts: tuple[str, ...]
+
+    @staticmethod
+    def of(fits: Sequence[Fit], evidence: Evidence) -> Findings:
+        if not evidence.finite:
+            return Findings((), False, inf, ())
+        several = [f for f in fits if f.interior <= PERHAPS_THERE and len(f.layers) > 1]
+        left = inf
+        parts: list[Fit] = []
+        if len(several) > 1:
+            left, parts = combined(several, evidence)
+        accounts = tuple(map(Account.of, fits))
+        return Findings(accounts, True, left, tuple(f.candidate.name for f in parts))
+
+
+def judge(found: Findings, limits: Limits, seed: int = 0) -> Verdict:
+    """The verdict on a subject."""
+    if not found.finite:
         return Verdict("none", (), "its predictions are not finite")
-    inside = [f for f in fits if f.interior <= limits.interior]
-    accepted = [f for f in inside if accepts(f, limits)]
+    accepted = [one for one in found.accounts if accepts(one, limits)]
     if accepted:
-        best = min(accepted, key=lambda f: f.misfit)
-        alike = [f for f in accepted if not worse(f, best, seed)]
-        alike.sort(key=lambda f: (f.freedom, f.misfit))
+        best = min(accepted, key=lambda one: one.misfit)
+        alike = [one for one in accepted if not worse(one, best, seed)]
+        alike.sort(key=lambda one: (one.freedom, one.misfit))
         first = alike[0]
         return Verdict(
             "solver",
-            tuple(f.candidate.name for f in alike),
+            tuple(one.name for one in alike),
             f"{first.steps} steps of it are found in the layers, of which {first.interior:.2g} is left "
             f"unexplained, and its last step is the prediction up to {first.unexplained:.2g} of the variance",
         )
-    several = [f for f in inside if len(f.layers) > 1]
-    if len(several) > 1:
-        left, parts = combined(several, evidence)
-        if left <= limits.systematic:
-            return Verdict(
-                "mixture",
-                tuple(f.candidate.name for f in parts),
-                f"each of these trajectories is there, and a combination of their ends leaves {left:.2g} of "
-                "the prediction's variance unexplained",
-            )
-    nearest = min(fits, key=lambda f: f.misfit)
+    if found.together <= limits.systematic:
+        return Verdict(
+            "mixture",
+            found.parts,
+            f"each of these trajectories is there, and a combination of their ends leaves "
+            f"{found.together:.2g} of the prediction's variance unexplained",
+        )
+    nearest = min(found.accounts, key=lambda one: one.misfit)
     return Verdict(
         "none",
         (),
-        f"the nearest candidate, {nearest.candidate.name}, leaves {nearest.interior:.2g} of what is between "
-        f"the first and the last layer unexplained (at most {limits.interior:.2g} may be), and "
+        f"the nearest candidate, {nearest.name}, leaves {nearest.interior:.2g} of what is between the first "
+        f"and the last layer unexplained (at most {limits.interior:.2g} may be), and "
         f"{nearest.systematic:.2g} of the prediction ({limits.systematic:.2g})",
     )
 
 
-def accepts(fit: Fit, limits: Limits) -> bool:
-    """Whether the subject's prediction is the candidate's, but for noise."""
-    return fit.unexplained <= limits.unexplained and fit.systematic <= limits.systematic
+def accepts(one: Account, limits: Limits) -> bool:
+    """Whether its trajectory is there, and the prediction is its last step, but for noise."""
+    return (
+        one.interior <= limits.interior
+        and one.unexplained <= limits.unexplained
+        and one.systematic <= limits.systematic
+    )
 
 
-def worse(fit: Fit, best: Fit, seed: int) -> bool:
-    """Whether a fit is worse than the best by more than chance, over the same prompts."""
-    if fit is best:
+def worse(one: Account, best: Account, seed: int) -> bool:
+    """Whether one is worse than the best by more than chance, over the same prompts."""
+    if one is best:
         return False
-    low = estimate(fit.by_prompt - best.by_prompt, seed).low
+    low = estimate(torch.tensor(one.by_prompt) - torch.tensor(best.by_prompt), seed).low
     return low is not None and low > 0
 
 
