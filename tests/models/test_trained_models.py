@@ -13,6 +13,7 @@ from tiny_models import LINEAR, PROCESS, cli, compile_cg, recipe_of, refused, tr
 import ridgeformer as rf
 from ridgeformer.tasks import LEARNABLE, Prompt
 from ridgeformer.training import LAYOUTS, TrainedModel
+from ridgeformer.training.recipe import Curriculum
 from ridgeformer.transformer import Transformer, save
 from ridgeformer.types import Refusal
 
@@ -146,6 +147,16 @@ def test_inspect_shows_recipe_sizes_and_scores(home):
     parameters = sum(w.numel() for w in rf.load(home / "interleaved").transformer.parameters())
     for word in ("tiny-interleaved", "lengthscales", "18 learned", f"{parameters:,}", "mse 0.5"):
         assert word in result.stdout
+
+
+def test_inspect_shows_a_curriculum_where_there_is_one(home, tmp_path):
+    assert "first_points" not in cli("inspect", home / "interleaved").stdout
+    recipe = replace(recipe_of("alternating", PROCESS), curriculum=Curriculum(first_points=5))
+    TrainedModel(Transformer(recipe.config()), recipe, {}).save(tmp_path / "m")
+    assert "first_points 5" in " ".join(
+        cli("inspect", tmp_path / "m").stdout.replace("│", " ").split()
+    )
+    assert "first_points 5" in repr(recipe)
 
 
 def test_prompts_that_do_not_fit(home, tmp_path):

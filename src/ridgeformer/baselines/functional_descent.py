@@ -19,8 +19,9 @@ from ridgeformer.tasks import LearnableTask, Prompt, Sample
 from ridgeformer.tasks.learnable import KernelSystem
 from ridgeformer.types import Refusal
 
-PROMPTS = 1024
-GRID = np.logspace(-1.5, 0.75, 37)
+PROMPTS = 2048
+"""There are many, because a step that is too long for a few prompts can dominate the error."""
+GRID = np.logspace(-1, 0.6, 49)
 """Step sizes in units of 1/L, where L is the largest eigenvalue of P⁻¹A that training prompts have."""
 
 
@@ -97,11 +98,13 @@ class FixedFunctionalSteps(Baseline):
 
 @dataclass(frozen=True)
 class TunedFunctionalSteps(FixedFunctionalSteps):
-    """The same with the common step that has the least error on training prompts."""
+    """The same with the common step that has the least error on training prompts, the fixed one among them."""
 
     name = "kernel-gd"
     label = "Functional gradient descent, one tuned step"
 
     def with_step(self, sample: Sample) -> TunedFunctionalSteps:
-        longest = largest_eigenvalue(sample.prompt, self.learned(self.system), self.precondition)
-        return tuned(self, "eta", (float(v) for v in GRID / longest), sample)
+        system = self.learned(self.system)
+        top = largest_eigenvalue(sample.prompt, system, self.precondition)
+        fixed = 2 / (system.ridge + top)
+        return tuned(self, "eta", [fixed, *(float(v) for v in GRID / top)], sample)

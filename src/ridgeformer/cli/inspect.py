@@ -89,9 +89,12 @@ def recipe_table(model: TrainedModel, title: str) -> Table:
         "task": values["task"],
         "model": values["model"] | sizes,
         "training": values["training"],
+        "curriculum": values["curriculum"] if recipe.curriculum.grows else {},
         "scores": model.scores or {"": "none were saved"},
     }
     for part, entries in parts.items():
+        if not entries:
+            continue
         rows = list(flat(entries))
         for index, (name, value) in enumerate(rows):
             table.add_row("" if index else f"[bold]{part}[/bold]", name, value)

@@ -67,6 +67,11 @@ class Curriculum:
     every: int = 2000
     """After so many steps there are `more_features` and `more_points`, until the task's own are reached."""
 
+    @property
+    def grows(self) -> bool:
+        """Whether the first batches are smaller than the task."""
+        return bool(self.first_features or self.first_points)
+
     def features(self, step: int, all_of_them: int) -> int:
         return self.grown(step, self.first_features, self.more_features, all_of_them)
 
@@ -195,7 +200,7 @@ class Recipe:
 
         values = self.to_dict()
         named = ["task", "model", "training"]
-        if self.curriculum != Curriculum():
+        if self.curriculum.grows:
             named.append("curriculum")
         parts = [f"  {part:9} {line(values[part])}" for part in named]
         return "\n".join([f"Recipe {self.name}, seed {self.seed}", *parts])
