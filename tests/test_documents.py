@@ -104,6 +104,7 @@ def test_what_the_readme_says_of_sizes_is_true():
     assert sizes(rf.ConjugateGradient(), max_norm=1.0, max_supports=16)[0] == 10
 
 
+@pytest.mark.slow
 def test_the_table_of_cg_variants_is_what_the_study_measures():
     """One of its rows, and its neurons; the digits of round-off differ between CPUs, the intervals overlap."""
     from ridgeformer.experiments.finding import Collector

@@ -48,6 +48,7 @@ def test_the_references_of_the_cg_study_have_more_digits_than_float64():
     assert (own[-1] > one[-1]).any()
 
 
+@pytest.mark.slow
 def test_what_the_orders_of_a_cg_step_cost():
     found = CGVariants().measure(6, 3, list)
     for name, layers, channels, neurons in (("cg", 7, 13, 76), ("cg-predicted", 5, 20, 188)):
