@@ -15,14 +15,11 @@ steps, the layers and the kind of quantity are chosen on a second part. The misf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
-import scipy.optimize
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -36,22 +33,10 @@ from ridgeformer.tasks import Prompt
 TOKENS = 8
 """So many supports and queries of each prompt are read."""
 
-FIRST_STRETCHES = tuple(np.log([1.0, 1.25, 1.6, 2.0, 3.0, 10.0, 40.0]))
-FIRST_RIDGES = tuple(np.log([0.7, 1.0, 1.4]))
-"""A search first tries these multiples of the largest eigenvalue as the upper end of the interval, and of λ."""
-
-EVALUATIONS = 35
-"""A search tries so many settings for each number that is free."""
-
-MUCH_MORE, EXPLAINED = 5.0, 1e-5
-HOPELESS = 1e9
-AT_LEAST, HOPEFUL = 3, 30.0
-"""It goes on for at least so many candidates, and for all whose cost is within this factor of the least."""
-
 MOST_LAYERS = 32
 """Of a deeper model so many layers are read, evenly spread."""
 
-TINY = 1e-300
+TINY, HOPELESS = 1e-300, 1e9
 
 NOTHING = 1e-7
 """Errors below this are round-off, and what is left of the search."""
@@ -150,120 +135,6 @@ class Fit:
         return float(self.by_prompt.mean())
 
 
-def fit_all(
-    evidence: Evidence,
-    of: Sequence[Candidate],
-    setting: Setting,
-    steps: int,
-    progress: Callable[[Sequence[Candidate]], Iterable[Candidate]] = iter,
-) -> list[Fit]:
-    """Every candidate, with the numbers that suit the subject best on the prompts that choose.
-
-    All of them try a few settings. A search then goes on for those that may still turn out to be the best,
-    until a trajectory of several steps is found that is there in full.
-    """
-    searches = [Search(evidence, candidate, setting, steps) for candidate in progress(of)]
-    hopeful = sorted(searches, key=lambda search: search.cost)
-    limit = HOPEFUL * hopeful[0].cost
-    for rank, search in enumerate(hopeful):
-        if search.cost > limit and rank >= AT_LEAST:
-            break
-        search.go_on()
-        if search.settled:
-            break
-    return [search.fit() for search in searches]
-
-
-class Tried(NamedTuple):
-    cost: float
-    inside: float
-    by: dict[str, float]
-    steps: int
-
-
-class Search:
-    """The settings of one candidate that were tried, by stride, and their costs."""
-
-    def __init__(
-        self, evidence: Evidence, candidate: Candidate, around: Setting, steps: int
-    ) -> None:
-        self.evidence, self.candidate, self.steps = evidence, candidate, steps
-        self.start = Setting.around(
-            evidence.prompt, around.kernel, around.ridge, candidate.solver.precondition
-        )
-        self.free = candidate.free(evidence.prompt, self.start)
-        strides = (1, 2) if candidate.most_steps is None else (1,)
-        self.tried: dict[int, list[Tried]] = {n: [] for n in strides}
-        stretches = FIRST_STRETCHES if "hi" in self.free else (0.0,)
-        ridges = FIRST_RIDGES if "ridge" in self.free else (0.0,)
-        for stride, stretch, ridge in product(strides, stretches, ridges):
-            self.attempt(stride, {"hi": stretch, "ridge": ridge})
-
-    def best(self, stride: int) -> Tried:
-        return min(self.tried[stride], key=lambda one: one.cost)
-
-    @property
-    def stride(self) -> int:
-        """A longer stride asks less of the subject, and is taken only if it explains much more."""
-        return min(self.tried, key=lambda n: self.best(n).cost * (1 if n == 1 else MUCH_MORE))
-
-    @property
-    def cost(self) -> float:
-        return self.best(self.stride).cost
-
-    @property
-    def settled(self) -> bool:
-        """Whether a trajectory of several steps is in the layers, up to round-off."""
-        best = self.best(1)
-        return best.steps > 2 and best.inside < EXPLAINED
-
-    def attempt(self, stride: int, by: dict[str, float], steps: int | None = None) -> float:
-        choice = self.at(stride, by, steps)
-        self.tried[stride].append(Tried(choice.cost, choice.inside, by, len(choice.layers)))
-        return choice.cost
-
-    def at(self, stride: int, by: Mapping[str, float], steps: int | None = None) -> Choice:
-        setting = self.start.moved(by)
-        return choose(self.evidence, self.candidate, setting, self.steps, stride, steps)
-
-    def go_on(self) -> None:
-        """Searches with the number of steps that looks best, and with those next to it.
-
-        The search ends with the first that explains everything, and a stride of 1 comes first.
-        """
-        for stride in self.tried:
-            likely = self.best(stride).steps
-            for steps in (likely, likely + 1, likely - 1):
-                if 1 <= steps <= (self.candidate.most_steps or self.steps):
-                    self.minimise(stride, steps)
-                if self.best(stride).inside < EXPLAINED:
-                    return
-
-    def minimise(self, stride: int, steps: int) -> None:
-        """Nelder and Mead's search for the free numbers, from the best so far."""
-        names = self.free
-        if not names:
-            self.attempt(stride, {}, steps)
-            return
-        start = np.array([self.best(stride).by.get(name, 0.0) for name in names])
-        simplex = start + 0.3 * np.vstack([np.zeros(len(names)), np.eye(len(names))])
-        scipy.optimize.minimize(
-            lambda x: self.attempt(stride, dict(zip(names, x.tolist(), strict=True)), steps),
-            start,
-            method="Nelder-Mead",
-            options={
-                "maxfev": EVALUATIONS * len(names),
-                "xatol": 1e-5,
-                "fatol": 1e-10,
-                "initial_simplex": simplex,
-            },
-        )
-
-    def fit(self) -> Fit:
-        best = self.best(self.stride)
-        return self.at(self.stride, best.by, best.steps).scored(self.evidence)
-
-
 @dataclass(frozen=True)
 class Choice:
     """What the prompts that choose make of a candidate at one setting."""
@@ -306,44 +177,50 @@ class Choice:
         )
 
 
-def choose(
+def choices(
     evidence: Evidence,
     candidate: Candidate,
     setting: Setting,
-    most: int,
     stride: int,
-    steps: int | None = None,
-) -> Choice:
-    """The number of steps, unless it is given, and for every step the layer and the quantity read."""
+    lasts: Sequence[int],
+) -> list[Choice]:
+    """For each of these numbers of steps: the layer and the quantity that every step is read from."""
     part = evidence.split.choose
     signals = {
         name: (place, values[::stride])
         for name, (place, values) in candidate.signals(
-            evidence.prompt, setting, (steps or most) * stride
+            evidence.prompt, setting, max(lasts) * stride
         ).items()
     }
-    if steps is None:
-        ends = (evidence.predictions[part] - signals["predictions"][1][:, part]).square()
-        steps = max(1, int(torch.nan_to_num(ends.mean((1, 2, 3)), nan=inf).argmin()))
-    kept = {name: (place, values[: steps + 1]) for name, (place, values) in signals.items()}
-    names = list(kept)
-    costs = np.stack([errors_of(evidence, kept[name], part).mean(-1).numpy() for name in names])
-    costs = np.nan_to_num(costs, nan=HOPELESS, posinf=HOPELESS)
-    path = align(costs.min(0))
-    which = [int(costs[:, layer, t].argmin()) for t, layer in enumerate(path)]
-    inside = float(np.mean([costs[kind, path[t], t] for t, kind in enumerate(which)]))
-    end = float(away(evidence, kept["predictions"][1], part).mean())
-    cost = inside + end if np.isfinite(end) else HOPELESS
-    return Choice(
-        candidate,
-        setting,
-        stride,
-        cost,
-        inside,
-        tuple(path),
-        tuple(names[kind] for kind in which),
-        kept,
-    )
+    names = list(signals)
+    raw, changes = [], []
+    for place, values in signals.values():
+        read = values[:, :, evidence.places[place]]
+        raw.append(evidence.readouts[place].errors(read[1:], part).mean(-1).numpy())
+        changes.append((read[1:, part] - read[:-1, part]).square().sum(-1).mean((1, 2)).numpy())
+    found = []
+    for last in lasts:
+        new = [max(float(change[:last].mean()), TINY) for change in changes]
+        costs = np.stack([errors[:, :last] / size for errors, size in zip(raw, new, strict=True)])
+        costs = np.nan_to_num(costs, nan=HOPELESS, posinf=HOPELESS)
+        path = align(costs.min(0))
+        which = [int(costs[:, layer, t].argmin()) for t, layer in enumerate(path)]
+        inside = float(np.mean([costs[kind, path[t], t] for t, kind in enumerate(which)]))
+        kept = {name: (place, values[: last + 1]) for name, (place, values) in signals.items()}
+        end = float(away(evidence, kept["predictions"][1], part).mean())
+        found.append(
+            Choice(
+                candidate,
+                setting,
+                stride,
+                inside + end if np.isfinite(end) else HOPELESS,
+                inside,
+                tuple(path),
+                tuple(names[kind] for kind in which),
+                kept,
+            )
+        )
+    return found
 
 
 def errors_of(

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ridgeformer.analysis.candidates import Setting, candidates
-from ridgeformer.analysis.trajectories import Evidence, fit_all
+from ridgeformer.analysis.search import fit_all
+from ridgeformer.analysis.trajectories import Evidence
 from ridgeformer.analysis.verdict import Account, Findings
 from ridgeformer.experiments.identification.cases import Case
 from ridgeformer.experiments.run import write_whole

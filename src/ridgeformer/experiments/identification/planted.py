@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,57 +20,57 @@ def normal_like(values: Tensor, seed: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rotated(Subject):
-    """The same model with its residual stream in another orthonormal basis: no channel is aligned."""
+class Disguised(Subject, ABC):
+    """A subject that is seen through something else."""
 
     inner: Subject
-    seed: int = 0
 
     @property
     def name(self) -> str:  # type: ignore[override]
         return self.inner.name
 
     def read(self, prompt: Prompt) -> Reading:
-        reading = self.inner.read(prompt)
+        return self.seen(self.inner.read(prompt))
+
+    @abstractmethod
+    def seen(self, reading: Reading) -> Reading:
+        """The reading as it is seen."""
+
+
+@dataclass(frozen=True)
+class Rotated(Disguised):
+    """The same model with its residual stream in another orthonormal basis: no channel is aligned."""
+
+    seed: int = 0
+
+    def seen(self, reading: Reading) -> Reading:
         width = reading.queries.shape[-1]
         turn = torch.linalg.qr(normal_like(reading.queries.new_zeros(width, width), self.seed)).Q
         return replace(reading, queries=reading.queries @ turn, supports=reading.supports @ turn)
 
 
 @dataclass(frozen=True)
-class Noisy(Subject):
+class Noisy(Disguised):
     """Predictions with noise, whose variance is a part of theirs."""
 
-    inner: Subject
-    part: float
+    part: float = 0.01
     seed: int = 0
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.inner.name
-
-    def read(self, prompt: Prompt) -> Reading:
-        reading = self.inner.read(prompt)
+    def seen(self, reading: Reading) -> Reading:
         spread = self.part**0.5 * reading.predictions.std()
         noise = spread * normal_like(reading.predictions, self.seed)
         return replace(reading, predictions=reading.predictions + noise)
 
 
 @dataclass(frozen=True)
-class Relayered(Subject):
+class Relayered(Disguised):
     """The same model seen at some of its layers: a layer that is left out is merged with the next one, and
     one that comes twice is followed by an idle one."""
 
-    inner: Subject
     every: int = 1
     copies: int = 1
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        return self.inner.name
-
-    def read(self, prompt: Prompt) -> Reading:
-        reading = self.inner.read(prompt)
+    def seen(self, reading: Reading) -> Reading:
         last = reading.layers
         kept = [n for n in range(last + 1) if n % self.every == 0 or n == last]
         layers = torch.tensor([n for n in kept for _ in range(self.copies)])
