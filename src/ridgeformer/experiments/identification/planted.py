@@ -157,3 +157,14 @@ def untrained(transformer: Transformer, seed: int) -> Transformer:
         return Transformer(transformer.config).requires_grad_(False)
     finally:
         torch.random.set_rng_state(state)
+
+
+def perturbed(transformer: Transformer, spread: float, seed: int) -> Transformer:
+    """The same transformer with every weight multiplied by 1 plus a normal number of that spread."""
+    other = Transformer(transformer.config, init="zero").requires_grad_(False)
+    moved = {
+        name: value * (1 + spread * normal_like(value, seed + place))
+        for place, (name, value) in enumerate(transformer.state_dict().items())
+    }
+    other.load_state_dict(moved)
+    return other
