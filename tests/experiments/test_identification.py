@@ -9,7 +9,9 @@ from ridgeformer.experiments.identification import measure as measuring
 from ridgeformer.experiments.identification.cases import Case
 from ridgeformer.experiments.identification.measure import Store, measure_all
 
-FOUND = Findings((Account("gd", 5, 2, 0.1, 0.2, 0.0, (0.5, 0.25)),), True, inf, ("gd", "cg"))
+FOUND = Findings(
+    (Account("gd", 5, 2, 0.1, 0.2, 0.0, (0.5, 0.25), (0.1, 0.2)),), True, inf, ("gd", "cg")
+)
 
 
 def test_a_case_is_the_same_every_time_and_another_seed_is_another():

@@ -10,7 +10,14 @@ import numpy as np
 import scipy.optimize
 
 from ridgeformer.analysis.candidates import Candidate, Setting
-from ridgeformer.analysis.trajectories import HOPELESS, Choice, Evidence, Fit, choices
+from ridgeformer.analysis.trajectories import (
+    HOPELESS,
+    NOTHING,
+    Choice,
+    Evidence,
+    Fit,
+    choices,
+)
 
 FIRST_STRETCHES = tuple(np.log([1.0, 1.25, 1.6, 2.0, 3.0, 10.0, 40.0]))
 FIRST_RIDGES = tuple(np.log([0.7, 1.0, 1.4]))
@@ -19,12 +26,13 @@ FIRST_RIDGES = tuple(np.log([0.7, 1.0, 1.4]))
 EVALUATIONS = 35
 """A search tries so many settings for each number that is free."""
 
-LENGTHS = 4
-"""It does so for as many numbers of steps."""
+TOO_FAR = 0.5
+"""If the first settings of all candidates cost more than this, none of them is near, and the search ends."""
 
-MUCH_MORE, EXPLAINED, NEARLY = 5.0, 1e-5, 0.05
-AT_LEAST, HOPEFUL = 3, 30.0
-"""It goes on for at least so many candidates, and for all whose cost is within this factor of the least."""
+HOPEFUL, LENGTHS = 30.0, 4
+"""It goes on with as many numbers of steps of each candidate, if their cost is within this factor of the least."""
+
+MUCH_MORE, EXPLAINED, NEARLY = 5.0, 1e-6, 0.05
 
 
 def fit_all(
@@ -36,19 +44,29 @@ def fit_all(
 ) -> list[Fit]:
     """Every candidate, with the numbers that suit the subject best on the prompts that choose.
 
-    All of them try a few settings. A search then goes on for those that may still turn out to be the best,
-    until a trajectory of several steps is found that is there in full.
+    All of them try a few settings. A search then goes on for those that may still turn out to be the best.
     """
     searches = [Search(evidence, candidate, setting, steps) for candidate in progress(of)]
-    hopeful = sorted(searches, key=lambda search: search.cost)
-    limit = HOPEFUL * hopeful[0].cost
-    for rank, search in enumerate(hopeful):
-        if search.cost > limit and rank >= AT_LEAST:
-            break
-        search.go_on()
-        if search.settled:
-            break
+    if min(search.cost for search in searches) <= TOO_FAR:
+        go_on(searches)
     return [search.fit() for search in searches]
+
+
+def go_on(searches: Sequence[Search]) -> None:
+    """Searches from the best of what was tried, until a trajectory of several steps is found in full.
+
+    Then only candidates with fewer free numbers are tried, which the one that was found may contain.
+    """
+    starts = sorted((start for search in searches for start in search.starts), key=lambda s: s.cost)
+    limit, freest = HOPEFUL * starts[0].cost, None
+    left = {id(search): LENGTHS for search in searches}
+    for search, stride, length, cost in starts:
+        hopeful = cost <= limit and left[id(search)] > 0
+        if hopeful and (freest is None or len(search.free) < freest):
+            left[id(search)] -= 1
+            search.minimise(stride, length)
+            if search.settled:
+                freest = len(search.free)
 
 
 class Tried(NamedTuple):
@@ -56,6 +74,15 @@ class Tried(NamedTuple):
     inside: float
     by: dict[str, float]
     steps: int
+
+
+class Start(NamedTuple):
+    """Where a search may go on: the least cost of a candidate with that stride and number of steps."""
+
+    search: Search
+    stride: int
+    steps: int
+    cost: float
 
 
 class Search:
@@ -69,13 +96,14 @@ class Search:
             evidence.prompt, around.kernel, around.ridge, candidate.solver.precondition
         )
         self.free = candidate.free(evidence.prompt, self.start)
-        strides = (1, 2) if candidate.most_steps is None else (1,)
+        strides = (1,) if candidate.most_steps == 1 else (1, 2)
         self.tried: dict[int, list[Tried]] = {n: [] for n in strides}
+        self.chosen: dict[int, Tried] = {}
         stretches = FIRST_STRETCHES if "hi" in self.free else (0.0,)
         ridges = FIRST_RIDGES if "ridge" in self.free else (0.0,)
-        every = range(1, (candidate.most_steps or steps) + 1)
         for stride, stretch, ridge in product(strides, stretches, ridges):
-            self.attempt(stride, {"hi": stretch, "ridge": ridge}, every)
+            most = steps if candidate.most_steps is None else candidate.most_steps // stride
+            self.attempt(stride, {"hi": stretch, "ridge": ridge}, range(1, most + 1))
 
     def best(self, stride: int) -> Tried:
         return min(self.tried[stride], key=lambda one: one.cost)
@@ -93,52 +121,75 @@ class Search:
     def settled(self) -> bool:
         """Whether a trajectory of several steps is in the layers, up to round-off, and ends near the
         prediction."""
-        best = self.best(1)
+        best = self.chosen.get(1, self.best(1))
         return best.steps > 2 and best.inside < EXPLAINED and best.cost < NEARLY
 
-    def attempt(self, stride: int, by: dict[str, float], lasts: Sequence[int]) -> float:
-        """Tries a setting with each of these numbers of steps; the least cost."""
+    def attempt(self, stride: int, by: dict[str, float], lasts: Sequence[int]) -> None:
+        """Tries a setting with each of these numbers of steps."""
         found = self.at(stride, by, lasts)
         self.tried[stride] += [Tried(c.cost, c.inside, by, len(c.layers)) for c in found]
-        return min(c.cost for c in found)
 
     def at(self, stride: int, by: Mapping[str, float], lasts: Sequence[int]) -> list[Choice]:
         return choices(self.evidence, self.candidate, self.start.moved(by), stride, lasts)
 
-    def go_on(self) -> None:
-        """Searches with the numbers of steps that look best so far.
-
-        The search ends with the first that explains everything, and a stride of 1 comes first.
-        """
-        for stride in self.tried:
-            costs: dict[int, float] = {}
-            for one in self.tried[stride]:
-                costs[one.steps] = min(one.cost, costs.get(one.steps, HOPELESS))
-            for steps in sorted(costs, key=lambda n: costs[n])[:LENGTHS]:
-                self.minimise(stride, steps)
-                if self.settled:
-                    return
+    @property
+    def starts(self) -> list[Start]:
+        costs: dict[tuple[int, int], float] = {}
+        for stride, tried in self.tried.items():
+            for one in tried:
+                key = stride, one.steps
+                costs[key] = min(one.cost, costs.get(key, HOPELESS))
+        return [Start(self, *key, cost) for key, cost in costs.items()]
 
     def minimise(self, stride: int, steps: int) -> None:
-        """Nelder and Mead's search for the free numbers, from the best so far."""
-        names = self.free
-        if not names:
+        """Nelder and Mead's search for the free numbers, from the best so far.
+
+        Where it ends near, it goes on for the product of both errors, in which noise on predictions is a
+        factor and does not pull at the numbers that the layers determine.
+        """
+        if not self.free:
             return
-        first = min((one for one in self.tried[stride] if one.steps == steps), key=lambda o: o.cost)
-        start = np.array([first.by.get(name, 0.0) for name in names])
-        simplex = start + 0.3 * np.vstack([np.zeros(len(names)), np.eye(len(names))])
+        here = [one for one in self.tried[stride] if one.steps == steps]
+        self.descend(stride, steps, min(here, key=lambda one: one.cost).by, 0.3, lambda c: c.cost)
+        best = self.best(stride)
+        if best.steps == steps and best.cost < NEARLY:
+            self.descend(stride, steps, best.by, 0.03, product_of_errors)
+            self.chosen[stride] = min(
+                (one for one in self.tried[stride] if one.steps == steps), key=product_of_errors
+            )
+
+    def descend(
+        self,
+        stride: int,
+        steps: int,
+        start: Mapping[str, float],
+        reach: float,
+        goal: Callable[[Tried], float],
+    ) -> None:
+        first = np.array([start.get(name, 0.0) for name in self.free])
+
+        def at(x: np.ndarray) -> float:
+            self.attempt(stride, dict(zip(self.free, x.tolist(), strict=True)), [steps])
+            return goal(self.tried[stride][-1])
+
         scipy.optimize.minimize(
-            lambda x: self.attempt(stride, dict(zip(names, x.tolist(), strict=True)), [steps]),
-            start,
+            at,
+            first,
             method="Nelder-Mead",
             options={
-                "maxfev": EVALUATIONS * len(names),
+                "maxfev": EVALUATIONS * len(first),
                 "xatol": 1e-5,
                 "fatol": 1e-10,
-                "initial_simplex": simplex,
+                "initial_simplex": first
+                + reach * np.vstack([np.zeros(len(first)), np.eye(len(first))]),
             },
         )
 
     def fit(self) -> Fit:
-        best = self.best(self.stride)
+        best = self.chosen.get(self.stride, self.best(self.stride))
         return self.at(self.stride, best.by, [best.steps])[0].scored(self.evidence)
+
+
+def product_of_errors(one: Tried) -> float:
+    """The logarithm of the product of both parts of the cost, where round-off does not count."""
+    return float(np.log(one.inside + NOTHING) + np.log(max(one.cost - one.inside, 0.0) + NOTHING))

@@ -2,9 +2,9 @@
 
 A candidate is **accepted** if its steps are in the layers (`interior` is small), if its last step is the subject's
 prediction (`unexplained` is small), and if what is left of the prediction is noise rather than something that
-the last layer knows of (`systematic` is small). Of the accepted ones those stay that are not worse than the
-best by more than chance, prompt by prompt; the one with the fewest numbers that were fitted is named first,
-because a method with more numbers may contain it. If no candidate is accepted, but the trajectories of
+the last layer knows of (`systematic` is small). Of the accepted ones those stay that are not worse than another
+by more than chance; the one with the fewest numbers that were fitted is named first, because a method with
+more numbers may contain it. If no candidate is accepted, but the trajectories of
 several are there, and a combination of their ends is the prediction, the subject is a **mixture**. The limits
 come from models whose answer is known; a subject that keeps within none of them runs **none of these**.
 """
@@ -13,16 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, log
 from typing import Literal
 
 import torch
+from torch import Tensor
 
-from ridgeformer.analysis.trajectories import Evidence, Fit
-from ridgeformer.statistics import estimate
+from ridgeformer.analysis.trajectories import NOTHING, Evidence, Fit
+from ridgeformer.statistics import estimate_of
 
 PERHAPS_THERE = 0.05
 """The trajectories that a combination is made of leave at most this between the ends."""
+
+FACTOR = 2.0
+"""A candidate with one number more to fit must explain this many times as much to be told from a simpler one."""
 
 Kind = Literal["solver", "mixture", "none"]
 
@@ -65,7 +69,10 @@ class Account:
     interior: float
     unexplained: float
     systematic: float
-    by_prompt: tuple[float, ...]
+    inside: tuple[float, ...]
+    """The errors of its steps, for each prompt that scores."""
+    away: tuple[float, ...]
+    """The distance of its last step from the prediction, likewise."""
 
     @staticmethod
     def of(fit: Fit) -> Account:
@@ -76,12 +83,13 @@ class Account:
             fit.interior,
             fit.unexplained,
             fit.systematic,
-            tuple(fit.by_prompt.tolist()),
+            tuple(fit.errors.mean(0).tolist()),
+            tuple(fit.away.tolist()),
         )
 
     @property
     def misfit(self) -> float:
-        return sum(self.by_prompt) / len(self.by_prompt)
+        return (sum(self.inside) + sum(self.away)) / len(self.away)
 
 
 @dataclass(frozen=True)
@@ -114,8 +122,7 @@ def judge(found: Findings, limits: Limits, seed: int = 0) -> Verdict:
         return Verdict("none", (), "its predictions are not finite")
     accepted = [one for one in found.accounts if accepts(one, limits)]
     if accepted:
-        best = min(accepted, key=lambda one: one.misfit)
-        alike = [one for one in accepted if not worse(one, best, seed)]
+        alike = [one for one in accepted if not any(worse(one, other, seed) for other in accepted)]
         alike.sort(key=lambda one: (one.freedom, one.misfit))
         first = alike[0]
         return Verdict(
@@ -150,12 +157,22 @@ def accepts(one: Account, limits: Limits) -> bool:
     )
 
 
-def worse(one: Account, best: Account, seed: int) -> bool:
-    """Whether one is worse than the best by more than chance, over the same prompts."""
-    if one is best:
+def worse(one: Account, other: Account, seed: int) -> bool:
+    """Whether the other is better by more than chance, over the same prompts.
+
+    They are compared by the product of both errors, the steps' and the prediction's. For each number more that
+    was fitted, the other must be better by a factor.
+    """
+    if one is other:
         return False
-    low = estimate(torch.tensor(one.by_prompt) - torch.tensor(best.by_prompt), seed).low
-    return low is not None and low > 0
+    errors = torch.tensor([one.inside, one.away, other.inside, other.away], dtype=torch.float64).T
+
+    def ratio(means: Tensor) -> Tensor:
+        inside, away, other_inside, other_away = (means + NOTHING).log().unbind(-1)
+        return inside + away - other_inside - other_away
+
+    low = estimate_of(errors, ratio, seed).low
+    return low is not None and low > log(FACTOR) * max(0, other.freedom - one.freedom)
 
 
 def combined(fits: Sequence[Fit], evidence: Evidence) -> tuple[float, list[Fit]]:

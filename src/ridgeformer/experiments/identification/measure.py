@@ -19,7 +19,7 @@ from ridgeformer.experiments.identification.cases import Case
 from ridgeformer.experiments.run import write_whole
 from ridgeformer.transformer.threads import one_thread_each
 
-METHOD = 1
+METHOD = 2
 """Counted up when a change of the method makes old measurements worthless."""
 
 MOST_STEPS = 10
@@ -61,7 +61,8 @@ class Store:
 
 def findings_from(values: dict[str, Any]) -> Findings:
     accounts = tuple(
-        Account(**one | {"by_prompt": tuple(one["by_prompt"])}) for one in values["accounts"]
+        Account(**one | {"inside": tuple(one["inside"]), "away": tuple(one["away"])})
+        for one in values["accounts"]
     )
     return Findings(**values | {"accounts": accounts, "parts": tuple(values["parts"])})
 
