@@ -20,10 +20,10 @@ from ridgeformer.experiments.identification.planted import (
     Relayered,
     Rotated,
     shuffled,
-    untrained,
 )
 from ridgeformer.kernels import Gaussian, Kernel, Linear
 from ridgeformer.models import Subject, TransformerSubject, subject
+from ridgeformer.models.untrained import untrained
 from ridgeformer.solvers import kernel_eigenvalues, make_solver
 from ridgeformer.tasks import Prompt
 from ridgeformer.tasks.gaussian_process import GaussianProcess
