@@ -1,7 +1,7 @@
 """Probes find the state of compiled solvers, layer by layer, and nothing where there is nothing to be found."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache
 
 import pytest
@@ -20,7 +20,7 @@ from ridgeformer.analysis.directions import (
     unit,
 )
 from ridgeformer.analysis.readouts import Split
-from ridgeformer.analysis.state_probe_words import ranges
+from ridgeformer.analysis.state_probe_words import ranges, where
 from ridgeformer.analysis.state_probes import State
 from ridgeformer.experiments.identification.planted import Neighbours, Rotated
 from ridgeformer.models import Reading, subject
@@ -37,7 +37,7 @@ STEPS = 3
 
 
 @cache
-def compiled(name="cg", precondition=None, steps=STEPS + 1):
+def compiled(name="cg", precondition=None, steps=STEPS + 2):
     products = rf.Exact() if precondition else None
     return rf.compile(
         make_solver(name, precondition), features=4, steps=steps, ridge=TASK.ridge,
@@ -298,13 +298,16 @@ def test_results_are_plain_numbers_and_the_same_each_time():
 
 def test_the_sentence_says_where_and_where_not():
     said = describe_state_probes(of_compiled())
-    last = len(of_compiled().probes[0].cosine) - 1
-    assert f"α_1 (layers 0–{last})" in said
-    assert "α_1 in untrained weights or the embedding too" in said.replace("α_1, ", "α_1 ")
+    assert (
+        "above 0.9 are α_1–3, r_1–3, p_1–3 (α_1 in the embedding or untrained weights too)." in said
+    )
+    assert "Of what is new in a step, α_2–3, r_1–3, p_1–3 are." in said
     assert "which is chance" in said
     none = describe_state_probes(found_in(Neighbours()))
-    assert "this holds for nothing" in none
-    assert "not so " in none
+    assert "Of what is new in a step, none are, and not α_2–3, r_1–3, p_1–3." in none
     assert ranges((1, 2, 3, 7)) == "1–3, 7"
-    short = replace(of_compiled(), probes=())
-    assert "are none" in describe_state_probes(short)
+    lines = where(of_compiled())
+    last = len(of_compiled().probes[0].cosine) - 1
+    assert lines[0] == f"α_1, whole: layers 0–{last}"
+    assert "α_1, new: there is none" in lines
+    assert where(found_in(Neighbours()))[3].startswith("r_1, whole: no layer; at most 0.")

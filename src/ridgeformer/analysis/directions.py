@@ -153,9 +153,11 @@ def turned(
 def refuse_shared_prompts(prompt: Prompt, split: Split) -> None:
     """Refuses prompts that come twice, once to fit and once to judge."""
     rows = torch.cat([prompt.phi.flatten(1), prompt.y.flatten(1)], dim=1)
-    _, which = rows.unique(dim=0, return_inverse=True)
-    judging = [*which[split.choose].tolist(), *which[split.score].tolist()]
-    shared = set(which[split.fit].tolist()) & set(judging)
+    fitting, choosing, scoring = (
+        {tuple(row) for row in rows[part].tolist()}
+        for part in (split.fit, split.choose, split.score)
+    )
+    shared = fitting & (choosing | scoring)
     if shared:
         raise Refusal(
             f"{counted(len(shared), 'prompt')} that fit the probes would judge them too, since the batch holds "

@@ -289,16 +289,17 @@ def measure(
     found = {name: by_target(values, seed) for name, values in score.items()}
     probes = [
         StateProbe(
-            *target,
+            quantity,
+            step,
             part,
-            found["cosine"][i],
-            found["untrained"][i],
-            found["dealt"][i],
-            found["control task"][i],
-            found["selectivity"][i],
-            best[i],
-        )  # fmt: skip
-        for i, target in enumerate(targets)
+            cosine=found["cosine"][i],
+            untrained=found["untrained"][i],
+            dealt=found["dealt"][i],
+            control_task=found["control task"][i],
+            selectivity=found["selectivity"][i],
+            layer=best[i],
+        )
+        for i, (quantity, step) in enumerate(targets)
     ]
     return Measured(probes, score["dealt"])
 
