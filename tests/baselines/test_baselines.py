@@ -40,7 +40,7 @@ from ridgeformer.tasks import (
 from ridgeformer.types import Refusal
 
 every = pytest.mark.parametrize("name", BASELINES)
-QUICK = ("linear", "gp", "sparse")
+QUICK = ("linear", "gp")
 everywhere = pytest.mark.parametrize(
     "task", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in LEARNABLE]
 )
@@ -61,7 +61,9 @@ def test_shapes_precision_and_each_prompt_by_itself(name, task):
 
 
 @every
-@everywhere
+@pytest.mark.parametrize(
+    "task", [t if t == "linear" else pytest.param(t, marks=pytest.mark.slow) for t in LEARNABLE]
+)
 def test_each_output_by_itself(name, task):
     prompt = held_out(LEARNABLE[task](), 3).prompt
     several = Prompt(prompt.phi, torch.cat([prompt.y, -2 * prompt.y.flip(1)], 2), prompt.phi_query)

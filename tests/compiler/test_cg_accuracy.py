@@ -18,7 +18,7 @@ SOLVERS = pytest.mark.parametrize("solver", [ConjugateGradient(), PredictedCG()]
 COUNTS = pytest.mark.parametrize(
     ("solver", "count"),
     [
-        (ConjugateGradient(), 2),
+        (ConjugateGradient(), 1),
         pytest.param(PredictedCG(), 1, marks=pytest.mark.slow),
         pytest.param(ConjugateGradient(), 5, marks=pytest.mark.slow),
         pytest.param(PredictedCG(), 2, marks=pytest.mark.slow),
@@ -51,7 +51,7 @@ def compiled(solver, task, steps, max_condition, dtype="float64"):
 @pytest.mark.parametrize(
     ("solver", "seed", "count"),
     [
-        (ConjugateGradient(), 0, 4),
+        (ConjugateGradient(), 0, 2),
         (PredictedCG(), 0, 2),
         *(
             pytest.param(solver, seed, 9, marks=pytest.mark.slow)

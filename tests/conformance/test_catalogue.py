@@ -36,7 +36,7 @@ def models(solver, outputs):
             yield found.entry, one
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("outputs", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("solver", COMPILES)
 def test_every_entry_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path, record_property):
     worst = {}
@@ -67,7 +67,7 @@ def test_every_entry_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path
     record_property("largest error over what is allowed", f"{worst[label]:.2g} ({label})")
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("outputs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_prefix_of_every_entry(outputs):
     tried = 0
     for solver in COMPILES:

@@ -32,6 +32,12 @@ DUAL = [
 ]
 CG = pytest.mark.parametrize("name", ["cg", "cg-predicted"])
 SIZES = [(1, 2, 1), (3, 9, 2), (8, 40, 1), (16, 5, 3)]  # features, supports, outputs
+DECODERS = [*SIZES[:3], pytest.param(*SIZES[3], marks=pytest.mark.slow), (12, 90, 1)]
+
+
+def also_slow(quick, slow):
+    """Values of a parameter, some of which are tried by the slow tests alone."""
+    return [*quick, *(pytest.param(value, marks=pytest.mark.slow) for value in slow)]
 
 
 PRODUCTS = {"relu": None, "reglu": Exact()}
@@ -81,7 +87,7 @@ def test_a_saved_model_runs_in_numpy(tmp_path, name, precondition, mlp):
 
 @CG
 @pytest.mark.parametrize("mlp", ["relu", "reglu"])
-@pytest.mark.parametrize(("features", "supports", "outputs"), [*SIZES, (12, 90, 1)])
+@pytest.mark.parametrize(("features", "supports", "outputs"), DECODERS)
 def test_the_causal_decoder_runs_cg_in_feature_space(
     tmp_path, mlp, features, supports, outputs, name
 ):
@@ -116,8 +122,8 @@ def test_fixed_coefficients_run_causally_too(name):
     assert float(apart) < 1e-10 * float(expected.predictions.abs().max())
 
 
-@pytest.mark.parametrize("outputs", [1, 2, 3, 8])
-@pytest.mark.parametrize("features", [1, 2, 8, 32])
+@pytest.mark.parametrize("outputs", also_slow([1, 3], [2, 8]))
+@pytest.mark.parametrize("features", also_slow([2, 8], [1, 32]))
 @pytest.mark.parametrize("top", [99.0, 1e6])
 def test_cg_is_small(features, outputs, top):
     small, large = (
@@ -132,7 +138,7 @@ def test_cg_is_small(features, outputs, top):
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("features", [1, 2, 32])
+@pytest.mark.parametrize("features", also_slow([2], [1, 32]))
 @pytest.mark.parametrize("top", [99.0, 1e6])
 def test_predicted_cg_takes_five_layers_a_step(features, outputs, top):
     for steps in (1, 3, 8):

@@ -34,7 +34,7 @@ def models(solver, outputs):
                 yield entry, tried.model if outputs == 1 else tried.entry.compile(outputs=outputs)
 
 
-@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("outputs", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("solver", LOOPED)
 def test_every_loop_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path, record_property):
     worst = {}

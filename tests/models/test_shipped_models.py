@@ -27,6 +27,7 @@ WANTED = [
     for seed in ("", "-1")
 ]
 NAMES = zoo.names()
+FIRST_SEEDS = [name for name in NAMES if not name.endswith("-1")]
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -58,7 +59,10 @@ def test_each_is_of_its_recipe(models, name):
     assert scores["threads"] == 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in FIRST_SEEDS else pytest.param(n, marks=pytest.mark.slow) for n in NAMES],
+)
 def test_each_is_as_good_as_it_says(models, name):
     model = models[name]
     task, said = model.recipe.task, model.scores["by supports"]

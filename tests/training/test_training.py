@@ -132,6 +132,7 @@ TWO_PROCESSES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_two_processes_follow_the_loss_of_one(tmp_path):
     short = recipe_file(tmp_path, steps=60)
     one = train(short, tmp_path / "one")

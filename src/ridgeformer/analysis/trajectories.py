@@ -116,10 +116,12 @@ class Fit:
     def interior(self) -> float:
         """How much is left of the errors with which the ends of the trajectory tell its middle; near 0 for
         a trajectory that is there, 1 for one of which the layers between tell nothing."""
+        if len(self.layers) == 1:
+            return 0.0  # nothing is between the ends
         left, ends = float(self.errors.mean()), float(self.null.mean())
         if ends > NOTHING:
             return left / ends
-        return 0.0 if left <= NOTHING else inf  # with one step, nothing is between the ends
+        return 0.0 if left <= NOTHING else inf
 
     @property
     def unexplained(self) -> float:

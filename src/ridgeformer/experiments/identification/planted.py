@@ -151,3 +151,14 @@ def shuffled(transformer: Transformer, seed: int) -> Transformer:
     other.load_state_dict(transformer.state_dict())
     other.blocks = torch.nn.ModuleList([other.blocks[block] for block in order])
     return other
+
+
+def perturbed(transformer: Transformer, spread: float, seed: int) -> Transformer:
+    """The same transformer with every weight multiplied by 1 plus a normal number of that spread."""
+    other = Transformer(transformer.config, init="zero").requires_grad_(False)
+    moved = {
+        name: value * (1 + spread * normal_like(value, seed + place))
+        for place, (name, value) in enumerate(transformer.state_dict().items())
+    }
+    other.load_state_dict(moved)
+    return other
