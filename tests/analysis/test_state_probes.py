@@ -304,7 +304,7 @@ def test_the_sentence_says_where_and_where_not():
     assert "Of what is new in a step, α_2–3, r_1–3, p_1–3 are." in said
     assert "which is chance" in said
     none = describe_state_probes(found_in(Neighbours()))
-    assert "Of what is new in a step, none are, and not α_2–3, r_1–3, p_1–3." in none
+    assert "Of what is new in a step, none of α_2–3, r_1–3, p_1–3 are." in none
     assert ranges((1, 2, 3, 7)) == "1–3, 7"
     lines = where(of_compiled())
     last = len(of_compiled().probes[0].cosine) - 1

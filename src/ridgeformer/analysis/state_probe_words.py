@@ -23,7 +23,9 @@ def said_of(found: StateProbes, part: Part, criterion: float) -> str:
     there = [p for p in probes if p.found_at(criterion)]
     missing = [p for p in probes if not p.found_at(criterion)]
     easy = [p for p in there if above(p.untrained, criterion) or 0 in p.found_at(criterion)]
-    said = named(there) or "none"
+    if not there:
+        return f"none of {named(missing)}" + (" are" if part == "new" else "")
+    said = named(there)
     said += f" ({named(easy)} in the embedding or untrained weights too)" if easy else ""
     said += " are" if part == "new" else ""
     return said + (f", and not {named(missing)}" if missing else "")
