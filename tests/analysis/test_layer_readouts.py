@@ -51,5 +51,5 @@ def test_the_residual_at_the_supports_is_read_where_alpha_is_kept():
 
 
 def test_too_few_prompts_are_refused():
-    with pytest.raises(Refusal, match="at least 4, got 3"):
+    with pytest.raises(Refusal, match="at least 4 prompts, got 3"):
         halves(SMALL.draw(3, seed=0))

@@ -216,12 +216,12 @@ def blind(self, what, goal, dealt, mine, random):
     )
 
 
-right_probe = probes.Split.probe
+right_probe = probes.Probing.probe
 
 
 @pytest.mark.parametrize("wrong", [dealt_like_the_target, random_like_the_model, blind])
 def test_a_probe_or_control_that_sees_too_much_or_too_little_is_noticed(monkeypatch, wrong):
-    monkeypatch.setattr(probes.Split, "probe", wrong)
+    monkeypatch.setattr(probes.Probing, "probe", wrong)
     theorem = THEOREMS["probes"]
     assert not Verdict(theorem, theorem.measure(0, True)).holds
 

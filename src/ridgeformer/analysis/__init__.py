@@ -27,4 +27,6 @@ from ridgeformer.analysis.heads import (
 )
 from ridgeformer.analysis.probes import Probe, Score, probe, probe_new_parts, probe_vectors
 from ridgeformer.analysis.ridge import RidgeChange, change_ridge, with_ridge
+from ridgeformer.analysis.state_probe_words import sentence as describe_state_probes
+from ridgeformer.analysis.state_probes import StateProbe, StateProbes, find_state_probes
 from ridgeformer.analysis.symmetries import OutOfRange, Symmetries, Symmetry, find_symmetries

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
 from ridgeformer.solvers import SOLVERS, EagerMachine, Precondition, Solver
+from ridgeformer.solvers.base import State
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
@@ -111,14 +112,17 @@ class Candidate:
     def machine(self, prompt: Prompt, setting: Setting) -> Noting:
         return Noting(prompt, setting.kernel, setting.ridge, interval=(setting.lo, setting.hi))
 
+    def states(self, machine: EagerMachine, steps: int) -> list[State]:
+        """Its state before the first step and after each; fewer than asked for where it takes fewer."""
+        states = [self.solver.init(machine)]
+        for t in range(1, min(steps, self.most_steps or steps) + 1):
+            states.append(self.solver.step(machine, states[-1], t))
+        return states
+
     def signals(self, prompt: Prompt, setting: Setting, steps: int) -> dict[str, Signal]:
         """What the stream would hold, before the first step and after each."""
         machine = self.machine(prompt, setting)
-        state = self.solver.init(machine)
-        states = [state]
-        for t in range(1, min(steps, self.most_steps or steps) + 1):
-            state = self.solver.step(machine, state, t)
-            states.append(state)
+        states = self.states(machine, steps)
         predictions = torch.stack([self.solver.predict(machine, s) for s in states])
         if self.solver.smooths:
             predictions[0] = 0.0
@@ -131,7 +135,7 @@ class Candidate:
             "fitted values": ("supports", fitted),
         }
         features = setting.kernel.factor(prompt.phi)
-        for name, value in state._asdict().items():
+        for name, value in states[-1]._asdict().items():
             if features is not None and is_operator(value, prompt):
                 images = [getattr(s, name) for s in states]
                 first = next(x for x in images if x is not None)

@@ -23,9 +23,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.analysis.readouts import Regression, Split
 from ridgeformer.models import Subject
 from ridgeformer.tasks import Prompt
-from ridgeformer.types import Refusal
 
 PENALTY = 1e-8
 """The penalty of the ridge regression, for columns of variance 1 and a mean squared error."""
@@ -55,34 +55,14 @@ def fit_readouts(
     penalty: float = PENALTY,
 ) -> LayerReadouts:
     """The readouts that are nearest to the targets, layer by layer, in float64."""
-    goal = targets.double().flatten(0, 1)
-    found = [affine(stream.double().flatten(0, 1), goal, penalty) for stream in streams]
-    weights, intercepts = zip(*found, strict=True)
-    return LayerReadouts(torch.stack(weights), torch.stack(intercepts))
-
-
-def affine(x: Tensor, y: Tensor, penalty: float) -> tuple[Tensor, Tensor]:
-    """The weights and the intercept of a ridge regression on standardised columns, in their own units."""
-    mean, centre = x.mean(0), y.mean(0)
-    spread = (x - mean).square().mean(0).sqrt()
-    varies = spread > 1e-9 * (mean.abs() + spread.max())
-    weights = x.new_zeros(x.shape[1], y.shape[1])
-    if varies.any():
-        columns = (x - mean)[:, varies] / spread[varies]
-        gram = columns.mT @ columns / len(x)
-        gram.diagonal().add_(penalty)
-        solved = torch.linalg.solve(gram, columns.mT @ (y - centre) / len(x))
-        weights[varies] = solved / spread[varies, None]
-    return weights, centre - mean @ weights
+    regression = Regression(streams.flatten(1, 2), penalty)
+    return LayerReadouts(*regression.affine(targets.double().flatten(0, 1)))
 
 
 def halves(prompt: Prompt) -> tuple[Prompt, Prompt]:
     """The prompts that readouts and filters are fitted on, and those that score them."""
-    if len(prompt) < 4:
-        raise Refusal(
-            f"Prompts are split into those that fit and those that score: give at least 4, got {len(prompt)}."
-        )
-    return prompt[: len(prompt) // 2], prompt[len(prompt) // 2 :]
+    split = Split.of(len(prompt), chooses=False)
+    return prompt[split.fit], prompt[split.score]
 
 
 def mirrored(prompt: Prompt) -> Prompt:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.models.saved import Model
+from ridgeformer.models.untrained import untrained_for
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edit, Record, Transformer
 from ridgeformer.types import Refusal
@@ -59,6 +60,10 @@ class Subject(ABC):
         """The predictions if the streams after that layer are changed."""
         raise Refusal(f"{self.name} does not let its stream be changed: it can only be read.")
 
+    def untrained(self, prompt: Prompt, seed: int) -> Subject | None:
+        """A subject of the same shape with random weights, for prompts like these; None where there is none."""
+        return None
+
 
 Places = Callable[[Prompt], tuple[Tensor, int, Tensor]]
 """The tokens of a prompt, how many of them are context, and the positions of the supports."""
@@ -99,6 +104,10 @@ class TransformerSubject(Subject):
             return stream
 
         return self.run(prompt, [Edit(self.sites[layer], apply)])
+
+    def untrained(self, prompt: Prompt, seed: int) -> Subject:
+        control = untrained_for(self.transformer, prompt.supports, seed)
+        return replace(self, name=f"untrained {self.name}", transformer=control)
 
     @property
     def sites(self) -> list[str]:

@@ -25,10 +25,10 @@ from ridgeformer.experiments.identification.planted import (
     Rotated,
     perturbed,
     shuffled,
-    untrained,
 )
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear, Polynomial
 from ridgeformer.models import Subject, TransformerSubject, subject
+from ridgeformer.models.untrained import untrained
 from ridgeformer.solvers import kernel_eigenvalues, make_solver
 from ridgeformer.tasks import Prompt
 from ridgeformer.tasks.gaussian_process import GaussianProcess

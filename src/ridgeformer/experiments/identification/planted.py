@@ -32,6 +32,10 @@ class Disguised(Subject, ABC):
     def read(self, prompt: Prompt) -> Reading:
         return self.seen(self.inner.read(prompt))
 
+    def untrained(self, prompt: Prompt, seed: int) -> Subject | None:
+        inner = self.inner.untrained(prompt, seed)
+        return None if inner is None else replace(self, inner=inner)
+
     @abstractmethod
     def seen(self, reading: Reading) -> Reading:
         """The reading as it is seen."""
@@ -147,16 +151,6 @@ def shuffled(transformer: Transformer, seed: int) -> Transformer:
     other.load_state_dict(transformer.state_dict())
     other.blocks = torch.nn.ModuleList([other.blocks[block] for block in order])
     return other
-
-
-def untrained(transformer: Transformer, seed: int) -> Transformer:
-    """A transformer of the same shape with random weights."""
-    state = torch.random.get_rng_state()
-    torch.manual_seed(seed)
-    try:
-        return Transformer(transformer.config).requires_grad_(False)
-    finally:
-        torch.random.set_rng_state(state)
 
 
 def perturbed(transformer: Transformer, spread: float, seed: int) -> Transformer:
