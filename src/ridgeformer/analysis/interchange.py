@@ -22,25 +22,32 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.analysis.candidates import Candidate, Setting
 from ridgeformer.analysis.effects import (
     correlation_estimate,
+    correlation_estimates,
     pooled_correlation,
     rms,
     slope_estimate,
     without,
 )
+from ridgeformer.analysis.exchanges import (
+    Exchange,
+    Held,
+    Move,
+    Run,
+    columns,
+    turn,
+    vectors,
+)
 from ridgeformer.analysis.patterns import Pair, Units, find_patterns, read_direction, read_error
 from ridgeformer.analysis.readouts import Split
 from ridgeformer.models import Subject
-from ridgeformer.solvers import EagerMachine
-from ridgeformer.solvers.machine import Bounds
 from ridgeformer.statistics import Estimate
 from ridgeformer.tasks import Prompt, generator_of
 from ridgeformer.types import Refusal
@@ -51,12 +58,9 @@ DRAWS = 8
 NO_EFFECT = 1e-9
 """What changes the candidate's prediction by less than this part of it has no effect."""
 
-WHOLE = 1e-4
-"""If several layers are read with smaller errors than this, they all hold the state, and it is the first of
-them that writes it."""
-
-EXTENDS = 1e-10
-"""Rows extend in a direction if more than this part of their mean square is there."""
+WHOLE, NEARLY, ROUND_OFF = 1e-4, 10.0, 1e-12
+"""Where the least error is smaller than the first of these, the state is there in full. Later layers may hold it
+still, and the first whose error is within this factor of the least, or round-off, is the one that writes it."""
 
 
 @dataclass(frozen=True)
@@ -115,99 +119,6 @@ class Interchanges:
     left_out: tuple[int, ...]
     """Steps whose state the candidate does not use again, whose state is a multiple of the targets, or that are
     read from the last layer, after which nothing can follow."""
-
-
-class NotingUnits(EagerMachine):
-    """A machine that notes whether the solver keeps vectors in units that it renews."""
-
-    renewed = False
-
-    def unit(self, x: Tensor, bounds: Bounds, power: float = 0.5) -> Tensor:
-        self.renewed = True
-        return super().unit(x, bounds, power)
-
-
-@dataclass(frozen=True)
-class Run:
-    """A candidate on some prompts, with its state after every step."""
-
-    candidate: Candidate
-    machine: NotingUnits
-    states: list[Any]
-
-    @staticmethod
-    def of(candidate: Candidate, setting: Setting, prompt: Prompt, steps: int) -> Run:
-        machine = NotingUnits(
-            prompt, setting.kernel, setting.ridge, interval=(setting.lo, setting.hi)
-        )
-        states = [candidate.solver.init(machine)]
-        for t in range(1, steps + 1):
-            states.append(candidate.solver.step(machine, states[-1], t))
-        return Run(candidate, machine, states)
-
-    def vectors(self, t: int) -> dict[str, Float[Tensor, "batch k r"]]:
-        """The parts of the state after step t that have an entry for each support."""
-        shape = self.machine.prompt.y.shape
-        return {
-            name: value
-            for name, value in self.states[t]._asdict().items()
-            if isinstance(value, Tensor) and value.shape == shape
-        }
-
-    def moved(self, t: int, by: Mapping[str, Tensor]) -> Any:
-        """The state after step t with some of its parts moved."""
-        vectors = self.vectors(t)
-        return self.states[t]._replace(
-            **{name: vectors[name] + change for name, change in by.items() if name in vectors}
-        )
-
-    def predictions(self, state: Any) -> Float[Tensor, "batch q r"]:
-        found: Tensor = self.candidate.solver.predict(self.machine, state)
-        return found
-
-    def effect(self, t: int, by: Mapping[str, Tensor]) -> Float[Tensor, "batch q r"]:
-        """What the last prediction changes by if the state after step t is moved so."""
-        state = self.moved(t, by)
-        for s in range(t + 1, len(self.states)):
-            state = self.candidate.solver.step(self.machine, state, s)
-        return self.predictions(state) - self.predictions(self.states[-1])
-
-
-@dataclass(frozen=True)
-class Held:
-    """A state as one layer holds it."""
-
-    error: float
-    """The part of its mean square that readouts miss."""
-    units: Units
-    single: Bool[Tensor, " columns"]
-    """Whether a quantity is there in only one unit."""
-
-
-@dataclass(frozen=True)
-class Move:
-    """A change of a state, and of the streams that hold it."""
-
-    by: dict[str, Float[Tensor, "batch k r"]]
-    """By how much each quantity moves, in the candidate's units."""
-    supports: Float[Tensor, "batch k d"]
-    queries: Float[Tensor, "batch q d"]
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """What is exchanged after one step, on the prompts that score."""
-
-    step: int
-    layer: int
-    read_error: float
-    to_other: Move
-    to_mirror: Move
-    """To the state of B, and to that of its mirror image."""
-
-    @property
-    def moves(self) -> tuple[Move, Move]:
-        return self.to_other, self.to_mirror
 
 
 def find_interchanges(
@@ -286,7 +197,7 @@ class Study:
             by = {name: other[name] - mine[name]}
             effect = self.mine.effect(t, by)
             kept = 0.0 if last else self.mine.predictions(self.mine.moved(t, by)) - now
-            if rms(effect - kept) > NO_EFFECT * self.size:
+            if min(rms(effect), rms(effect - kept)) > NO_EFFECT * self.size:
                 found[name] = (mine[name], other[name])
         return {name: found[name] for name in mine if name in found}
 
@@ -377,24 +288,20 @@ class Study:
             there = self.contrast(other.layer, moves)
             own = without(expected, self.contrasts_after(other.step, moves))
             apart.append((own, there))
-            others.append(
-                OtherLayer(
-                    other.step,
-                    other.layer,
-                    correlation_estimate(expected, there, seed),
-                    correlation_estimate(own, there, seed),
-                    correlation_estimate(own, found, seed),
-                )
-            )
+            pairs = [(expected, there), (own, there), (own, found)]
+            others.append(OtherLayer(other.step, other.layer, *correlation_estimates(pairs, seed)))
+        correlation, contrast = correlation_estimates(
+            [(predicted, actual), (expected, found)], seed
+        )
         return Interchange(
             step,
             layer,
             tuple(exchange.to_other.by),
             exchange.read_error,
             rms(predicted) / self.size,
-            correlation_estimate(predicted, actual, seed),
+            correlation,
             slope_estimate(predicted, actual, seed),
-            correlation_estimate(expected, found, seed),
+            contrast,
             correlation_estimate(expected.repeat(1, DRAWS, 1), turned, seed),
             rms(turned) / rms(expected),
             pooled_correlation(apart, seed),
@@ -444,54 +351,7 @@ class Study:
 
 
 def first_or_least(errors: Sequence[float]) -> int:
-    """The first layer with errors that are as good as none, or else the one with the least."""
-    whole = [layer for layer, error in enumerate(errors) if error < WHOLE]
-    return whole[0] if whole else min(range(len(errors)), key=lambda layer: errors[layer])
-
-
-def turn(
-    changes: Sequence[Float[Tensor, "batch n d"]],
-    differences: Float[Tensor, "some n d"],
-    generator: torch.Generator,
-) -> list[Float[Tensor, "batch n d"]]:
-    """The changes in as many random directions, others for each prompt, with the same lengths.
-
-    They are perpendicular to those of the changes, and among those in which B's streams differ from A's. Other
-    directions are no fair ones: they hold the features, or nothing that ever varies, and change the system
-    that is solved or break the model.
-    """
-    batch = len(changes[0])
-    right = basis(torch.cat(list(changes)))
-    free = basis(differences - differences @ right @ right.mT, beside=differences)
-    if not right.shape[1] or not free.shape[1]:
-        return [torch.zeros_like(change) for change in changes]
-    normal = torch.randn(
-        batch, free.shape[1], right.shape[1], generator=generator, dtype=torch.float64
-    )
-    frames, upper = torch.linalg.qr(normal)
-    # With these signs no direction is more likely than another.
-    frames = frames * upper.diagonal(dim1=1, dim2=2).sign()[:, None]
-    return [
-        (change @ right)[..., : frames.shape[2]] @ frames.mT @ free.mT for change in changes
-    ]
-
-
-def basis(
-    rows: Float[Tensor, "batch n d"], beside: Float[Tensor, "batch n d"] | None = None
-) -> Float[Tensor, "d some"]:
-    """An orthonormal basis of the directions in which rows extend, by more than round-off of those beside."""
-    flat = rows.flatten(0, 1)
-    sizes, axes = torch.linalg.eigh(flat.mT @ flat)
-    whole = (rows if beside is None else beside).square().sum()
-    return axes[:, sizes > EXTENDS * whole.clamp(min=1e-300)]
-
-
-def columns(values: Float[Tensor, "batch n r"]) -> Float[Tensor, "r batch n"]:
-    return values.permute(2, 0, 1)
-
-
-def vectors(
-    values: Float[Tensor, "columns batch n"], count: int
-) -> list[Float[Tensor, "batch n r"]]:
-    """What `columns` made of several quantities, one after the other."""
-    return [part.permute(1, 2, 0) for part in values.chunk(count)]
+    """The layer that writes what is read with these errors."""
+    least = min(errors)
+    enough = max(NEARLY * least, ROUND_OFF) if least < WHOLE else least
+    return next(layer for layer, error in enumerate(errors) if error <= enough)

@@ -13,6 +13,7 @@ less well. A second control deals the effects of the candidate to other prompts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from ridgeformer.analysis.ablation import AggregatorAblation, ablate_aggregator
 from ridgeformer.analysis.candidates import Candidate, Noting, Setting
-from ridgeformer.analysis.effects import correlation_estimate, rms, slope_estimate
+from ridgeformer.analysis.effects import correlation_estimates, rms, slope_estimates
 from ridgeformer.analysis.reference import program_of
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.models import TransformerSubject
@@ -109,9 +110,9 @@ def without_product(
 
 
 def silenced(
-    subject: TransformerSubject, prompt: Prompt, layer: int, head: int, where: Where
+    subject: TransformerSubject, prompt: Prompt, block: int, head: int, where: Where
 ) -> Float[Tensor, "batch q r"]:
-    """The predictions if one head is silenced; blocks are numbered from 0 here, as they are applied."""
+    """The predictions if one head is silenced; blocks are numbered from 0, as they are applied."""
     _, _, places = subject.places(prompt)
     first = subject.transformer.config.n_registers
 
@@ -123,7 +124,7 @@ def silenced(
             z[:, :, head] = 0
         return z
 
-    return subject.run(prompt, [Edit(f"blocks.{layer}.attn.z", quiet)])
+    return subject.run(prompt, [Edit(f"blocks.{block}.attn.z", quiet)])
 
 
 def remove_heads(
@@ -144,27 +145,35 @@ def remove_heads(
         for t in range(1, steps + 1)
     }
     sizes = {t: rms(effect) / rms(intact) for t, effect in lost.items()}
+    steps_with_effect = [t for t in lost if sizes[t] > NO_EFFECT]
     unchanged = subject.predict(prompt).double()
-    order = torch.randperm(len(prompt), generator=generator_of(seed))
-    heads = []
     config = subject.transformer.config
-    for layer in range(len(config.applied(subject.loops))):
-        for head in range(config.n_heads):
-            effect = silenced(subject, prompt, layer, head, where).double() - unchanged
-            size = rms(effect) / rms(unchanged)
-            matches = tuple(
-                Match(
-                    t,
-                    correlation_estimate(lost[t], effect, seed),
-                    slope_estimate(lost[t], effect, seed),
-                    correlation_estimate(lost[t][order], effect, seed),
-                )
-                for t in lost
-                if size > NO_EFFECT and sizes[t] > NO_EFFECT
-            )
-            heads.append(HeadRemoval(layer + 1, head, size, matches))
+    blocks = range(len(config.applied(subject.loops)))
+    effects = {
+        (block, head): silenced(subject, prompt, block, head, where).double() - unchanged
+        for block, head in product(blocks, range(config.n_heads))
+    }
+    effect_sizes = {at: rms(effect) / rms(unchanged) for at, effect in effects.items()}
+    heard = [at for at, size in effect_sizes.items() if size > NO_EFFECT]
+    order = torch.randperm(len(prompt), generator=generator_of(seed))
+    order[order.clone()] = order.roll(1)  # one round through all prompts: none keeps its own
+    pairs = [(lost[t], effects[at]) for at in heard for t in steps_with_effect]
+    dealt = correlation_estimates([(loss[order], effect) for loss, effect in pairs], seed)
+    found = zip(
+        correlation_estimates(pairs, seed), slope_estimates(pairs, seed), dealt, strict=True
+    )
+    matches = {at: tuple(Match(t, *next(found)) for t in steps_with_effect) for at in heard}
     return HeadRemovals(
-        subject.name, candidate.name, where, len(prompt), seed, tuple(sizes.values()), tuple(heads)
+        subject.name,
+        candidate.name,
+        where,
+        len(prompt),
+        seed,
+        tuple(sizes.values()),
+        tuple(
+            HeadRemoval(block + 1, head, size, matches.get((block, head), ()))
+            for (block, head), size in effect_sizes.items()
+        ),
     )
 
 

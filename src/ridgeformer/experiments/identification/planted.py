@@ -91,7 +91,8 @@ class Noisy(Disguised):
 
     def noised(self, predictions: Tensor, seed: int) -> Float[Tensor, "batch q r"]:
         spread = self.part**0.5 * predictions.std()
-        return predictions + spread * normal_like(predictions, seed)
+        noisy: Tensor = predictions + spread * normal_like(predictions, seed)
+        return noisy
 
 
 @dataclass(frozen=True)
