@@ -146,7 +146,7 @@ def test_a_wrong_layer_is_noticed(name):
         assert bad.correlation.mean is None or bad.correlation.mean < 0.99
 
 
-@pytest.mark.parametrize("name", ["heavy-ball", "cg"])
+@pytest.mark.parametrize("name", ["heavy-ball", pytest.param("cg", marks=pytest.mark.slow)])
 def test_a_wrong_subspace_is_noticed(name):
     """The pattern of one quantity is taken for that of another."""
     model = compiled(name, 4)

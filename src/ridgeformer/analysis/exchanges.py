@@ -89,12 +89,11 @@ class Held:
 
 @dataclass(frozen=True)
 class Move:
-    """A change of a state, and of the streams that hold it."""
+    """A change of a state, and of the stream that holds it."""
 
     by: dict[str, Float[Tensor, "batch k r"]]
     """By how much each quantity moves, in the candidate's units."""
     supports: Float[Tensor, "batch k d"]
-    queries: Float[Tensor, "batch q d"]
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ state. What is compared is the effect, the changed prediction less the unchanged
 
 The stream moves along the patterns of the state (`patterns`), by q_B − q_A in the unit in which A keeps q. So
 everything else stays as it is in A: the targets, and the scalars of the method, which compiled models keep at a
-token of their own. The candidate's mixed state is the same mixture. Where predictions grow step by step at the
-queries, they are a part of the state, and are exchanged together with the coefficients.
+token of their own. The candidate's mixed state is the same mixture. Only supports are changed: whatever reaches
+the prediction must be read from them, and predictions that a query holds already stay A's. So coefficients that
+only add up to a prediction, as those of conjugate gradients do, are no part of what is exchanged.
 
 There are two controls: the same change in random directions, others in each prompt, and the right change at the
 layer of another step. Neither is without effect. Whatever spoils A's state costs A's own share of the prediction,
@@ -174,7 +175,6 @@ class Study:
             raise Refusal(f"Effects are compared over prompts: give at least 8, got {len(prompt)}.")
         mine, others = subject.read(prompt), subject.read(other)
         self.supports = (mine.supports.double(), others.supports.double())
-        self.queries = (others.queries - mine.queries).double()
         self.unchanged = mine.predictions[self.split.score].double()
         prompt, other = prompt.to(torch.float64), other.to(torch.float64)
         self.targets = columns(other.y - prompt.y)
@@ -207,7 +207,7 @@ class Study:
         if not used:
             return None
         state = Pair(*(torch.cat([columns(pair[i]) for pair in used.values()]) for i in (0, 1)))
-        held = [self.held(layer, state) for layer in range(len(self.queries))]
+        held = [self.held(layer, state) for layer in range(len(self.supports[0]))]
         layer = first_or_least([one.error for one in held])
         if layer == len(held) - 1:
             return None
@@ -219,21 +219,14 @@ class Study:
         distinct = patterns.distinct & held[layer].single
         if not distinct.any():
             return None
-        said = Pair(*(columns(run.predictions(run.states[t])) for run in (self.mine, self.other)))
-        at_queries = find_patterns(
-            self.queries[layer, fit], said.mine[:0, fit], said[fit].difference
-        )
         units = held[layer].units.mine[:, score, None]
 
         def move(goal: Tensor) -> Move:
             change = torch.where(distinct[:, None, None], goal - state.mine[:, score], 0.0)
             by = dict(zip(used, vectors(change, len(used)), strict=True))
-            before = self.here.predictions(self.here.states[t])
-            grown = columns(self.here.predictions(self.here.moved(t, by)) - before)
             return Move(
                 {name: part for name, part in by.items() if part.any()},
                 torch.einsum("cbn,cd->bnd", change * units, patterns.state),
-                torch.einsum("cbn,cd->bnd", grown, at_queries.state),
             )
 
         goal = state.other[:, score]
@@ -332,10 +325,8 @@ class Study:
         fit, layer = self.split.fit, exchange.layer
         first, second = exchange.moves
         generator = generator_of(seed, exchange.step, draw)
-        supports = turn((first.supports, second.supports), self.change(layer)[fit], generator)
-        queries = turn((first.queries, second.queries), self.queries[layer, fit], generator)
-        one, two = (Move({}, s, q) for s, q in zip(supports, queries, strict=True))
-        return one, two
+        turned = turn((first.supports, second.supports), self.change(layer)[fit], generator)
+        return Move({}, turned[0]), Move({}, turned[1])
 
     def contrast(self, layer: int, moves: Sequence[Move]) -> Float[Tensor, "batch q r"]:
         first, second = (self.effect(layer, move) for move in moves)
@@ -345,7 +336,7 @@ class Study:
         """The effect on the subject's prediction if the streams after this layer are moved."""
 
         def change(supports: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
-            return supports + move.supports.to(supports), queries + move.queries.to(queries)
+            return supports + move.supports.to(supports), queries
 
         return self.subject.changed(self.scored, layer, change).double() - self.unchanged
 
