@@ -25,7 +25,19 @@ from ridgeformer.analysis.heads import (
     head_effects,
     sharing,
 )
+from ridgeformer.analysis.interchange import (
+    Interchange,
+    Interchanges,
+    OtherLayer,
+    find_interchanges,
+)
 from ridgeformer.analysis.probes import Probe, Score, probe, probe_new_parts, probe_vectors
+from ridgeformer.analysis.removal import (
+    HeadRemoval,
+    HeadRemovals,
+    remove_aggregator,
+    remove_heads,
+)
 from ridgeformer.analysis.ridge import RidgeChange, change_ridge, with_ridge
 from ridgeformer.analysis.state_probe_words import sentence as describe_state_probes
 from ridgeformer.analysis.state_probes import StateProbe, StateProbes, find_state_probes

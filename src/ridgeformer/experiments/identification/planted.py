@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.models import Reading, Subject
+from ridgeformer.models import Change, Reading, Subject
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Transformer
 
@@ -48,9 +48,35 @@ class Rotated(Disguised):
     seed: int = 0
 
     def seen(self, reading: Reading) -> Reading:
-        width = reading.queries.shape[-1]
-        turn = torch.linalg.qr(normal_like(reading.queries.new_zeros(width, width), self.seed)).Q
+        turn = self.turn(reading.queries)
         return replace(reading, queries=reading.queries @ turn, supports=reading.supports @ turn)
+
+    def changed(self, prompt: Prompt, layer: int, change: Change) -> Float[Tensor, "batch q r"]:
+        def turned(supports: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
+            turn = self.turn(queries)
+            seen = supports @ turn, queries @ turn
+            moved = [(new - old) @ turn.mT for new, old in zip(change(*seen), seen, strict=True)]
+            return supports + without_round_off(moved[0]), queries + without_round_off(moved[1])
+
+        return self.inner.changed(prompt, layer, turned)
+
+    def turn(self, stream: Float[Tensor, "*shape d"]) -> Float[Tensor, "d d"]:
+        width = stream.shape[-1]
+        turn: Tensor = torch.linalg.qr(normal_like(stream.new_zeros(width, width), self.seed)).Q
+        return turn
+
+
+ROUND_OFF = 1e-9
+
+
+def without_round_off(change: Tensor) -> Tensor:
+    """The change without entries that are nothing beside its largest one.
+
+    A rotation there and back leaves round-off in every channel. In channels that never vary, such as the flags
+    of tokens, compiled weights may multiply it by more than 10¹⁹, since no model ever sees it there.
+    """
+    largest = change.abs().amax()
+    return torch.where(change.abs() > ROUND_OFF * largest, change, 0.0)
 
 
 @dataclass(frozen=True)
@@ -61,9 +87,16 @@ class Noisy(Disguised):
     seed: int = 0
 
     def seen(self, reading: Reading) -> Reading:
-        spread = self.part**0.5 * reading.predictions.std()
-        noise = spread * normal_like(reading.predictions, self.seed)
-        return replace(reading, predictions=reading.predictions + noise)
+        return replace(reading, predictions=self.noised(reading.predictions, self.seed))
+
+    def changed(self, prompt: Prompt, layer: int, change: Change) -> Float[Tensor, "batch q r"]:
+        # An intervention is another run, and gets noise of its own.
+        return self.noised(self.inner.changed(prompt, layer, change), self.seed + 1)
+
+    def noised(self, predictions: Tensor, seed: int) -> Float[Tensor, "batch q r"]:
+        spread = self.part**0.5 * predictions.std()
+        noisy: Tensor = predictions + spread * normal_like(predictions, seed)
+        return noisy
 
 
 @dataclass(frozen=True)
@@ -75,10 +108,17 @@ class Relayered(Disguised):
     copies: int = 1
 
     def seen(self, reading: Reading) -> Reading:
-        last = reading.layers
-        kept = [n for n in range(last + 1) if n % self.every == 0 or n == last]
-        layers = torch.tensor([n for n in kept for _ in range(self.copies)])
+        layers = torch.tensor(self.shown(reading.layers))
         return replace(reading, queries=reading.queries[layers], supports=reading.supports[layers])
+
+    def changed(self, prompt: Prompt, layer: int, change: Change) -> Float[Tensor, "batch q r"]:
+        shown = self.shown(self.inner.read(prompt[:1]).layers)
+        return self.inner.changed(prompt, shown[layer], change)
+
+    def shown(self, last: int) -> list[int]:
+        """The layers of the model inside that are seen, one after the other."""
+        kept = [n for n in range(last + 1) if n % self.every == 0 or n == last]
+        return [n for n in kept for _ in range(self.copies)]
 
 
 @dataclass(frozen=True)
