@@ -59,12 +59,15 @@ class Setting:
         return next((name for name in WIDTHS if name in names), None)
 
     def moved(self, by: Mapping[str, float]) -> Setting:
-        """The setting with some of its numbers multiplied by exp(…)."""
+        """The setting with some of its numbers multiplied by exp(…).
+
+        The lower end of the interval follows λ, which it is where K has no full rank.
+        """
         changed = replace(
             self,
-            **{
-                name: getattr(self, name) * exp(by.get(name, 0.0)) for name in ("ridge", "lo", "hi")
-            },
+            ridge=self.ridge * exp(by.get("ridge", 0.0)),
+            lo=self.lo * exp(by.get("ridge", 0.0) + by.get("lo", 0.0)),
+            hi=self.hi * exp(by.get("hi", 0.0)),
         )
         if "width" in by and self.width is not None:
             wider = getattr(self.kernel, self.width) * exp(by["width"])

@@ -32,7 +32,7 @@ TOO_FAR = 0.5
 HOPEFUL, LENGTHS = 30.0, 4
 """It goes on with as many numbers of steps of each candidate, if their cost is within this factor of the least."""
 
-MUCH_MORE, EXPLAINED, NEARLY = 5.0, 1e-6, 0.05
+MUCH_MORE, EXPLAINED, NEARLY, WORSE = 5.0, 1e-6, 0.05, 1.5
 
 
 def fit_all(
@@ -77,7 +77,8 @@ class Tried(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a search may go on: the least cost of a candidate with that stride and number of steps."""
+    """Where a search may go on: the least cost of a candidate with that number of steps; a longer stride must be
+    much better to come first."""
 
     search: Search
     stride: int
@@ -139,13 +140,17 @@ class Search:
             for one in tried:
                 key = stride, one.steps
                 costs[key] = min(one.cost, costs.get(key, HOPELESS))
-        return [Start(self, *key, cost) for key, cost in costs.items()]
+        return [
+            Start(self, stride, steps, cost if stride == 1 else MUCH_MORE * cost)
+            for (stride, steps), cost in costs.items()
+        ]
 
     def minimise(self, stride: int, steps: int) -> None:
         """Nelder and Mead's search for the free numbers, from the best so far.
 
         Where it ends near, it goes on for the product of both errors, in which noise on predictions is a
-        factor and does not pull at the numbers that the layers determine.
+        factor and does not pull at the numbers that the layers determine. The cost may not rise by much:
+        steps that do nothing are easily found in the layers.
         """
         if not self.free:
             return
@@ -153,10 +158,14 @@ class Search:
         self.descend(stride, steps, min(here, key=lambda one: one.cost).by, 0.3, lambda c: c.cost)
         best = self.best(stride)
         if best.steps == steps and best.cost < NEARLY:
-            self.descend(stride, steps, best.by, 0.03, product_of_errors)
-            self.chosen[stride] = min(
-                (one for one in self.tried[stride] if one.steps == steps), key=product_of_errors
-            )
+            limit = WORSE * best.cost
+
+            def goal(one: Tried) -> float:
+                return product_of_errors(one) if one.cost <= limit else one.cost / limit
+
+            self.descend(stride, steps, best.by, 0.03, goal)
+            here = [one for one in self.tried[stride] if one.steps == steps]
+            self.chosen[stride] = min(here, key=goal)
 
     def descend(
         self,
