@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from uuid import uuid4
 
 from rich.console import Console
@@ -30,6 +30,7 @@ Progress = Callable[[Collection[Any]], Iterable[Any]]
 """Wraps what is finished one after the other, and shows how far a job is."""
 
 
+@runtime_checkable
 class Task(Protocol):
     """A frozen dataclass of a few values, which can be sent to another process."""
 
@@ -42,6 +43,7 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
 class Where(Protocol):
     """What runs tasks."""
 
