@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
+import typer
 
 if TYPE_CHECKING:
     from ridgeformer.experiments.jobs import Store, Where
 
 
 def plan(
-    out: Path, workers: int | None, scheduler: str | None, store: Path | None
+    context: typer.Context,
+    out: Path,
+    workers: int | None,
+    scheduler: str | None,
+    store: Path | None,
 ) -> tuple[Where, Store | None]:
     """This process and no store, unless the options say more.
 
@@ -22,7 +26,7 @@ def plan(
     from ridgeformer.experiments.cluster import where_of
     from ridgeformer.experiments.jobs import HERE, Store, code
 
-    files = click.get_current_context().find_root().params.get("files") or ()
+    files = context.find_root().params.get("files") or ()
     setups = [UserFile.of(path) for path in files]
     where = where_of(workers, scheduler, setups)
     if where is HERE and store is None:

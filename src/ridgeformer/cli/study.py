@@ -12,6 +12,7 @@ from ridgeformer.cli.jobs import plan
 
 
 def study(
+    context: typer.Context,
     name: Annotated[
         str | None, typer.Argument(help="Leave out for a list.", metavar="NAME")
     ] = None,
@@ -33,5 +34,5 @@ def study(
             typer.echo(f"{known.name:{width}} {known.summary}")
         return
     chosen, out = STUDIES.find(name), out or Path("results") / name
-    where, kept = plan(out, workers, scheduler, store)
+    where, kept = plan(context, out, workers, scheduler, store)
     run_study(chosen, out, seed, prompts, where=where, store=kept)

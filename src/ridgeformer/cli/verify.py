@@ -12,6 +12,7 @@ from ridgeformer.cli.jobs import plan
 
 
 def verify(
+    context: typer.Context,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer prompts and steps.")] = False,
     only: Annotated[
         list[str] | None,
@@ -27,7 +28,7 @@ def verify(
     from ridgeformer.experiments import THEOREMS, chosen
     from ridgeformer.experiments import verify as run
 
-    where, kept = plan(out, workers, scheduler, store)
+    where, kept = plan(context, out, workers, scheduler, store)
     theorems = chosen(THEOREMS, only or [])
     findings = run(theorems, out, seed=seed, fast=fast, where=where, store=kept)
     failed = [finding.name for finding in findings if not finding.holds]
