@@ -104,3 +104,25 @@ def running(directory):
         if text:
             found[int(note.name.split("-")[1])] = int(text)
     return found
+
+
+def alive(process):
+    """Whether the process of that number still runs; one that only waits to be reaped does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def three_and_one_held(traces, released):
+    return [*(Sum(seed, traces) for seed in range(3)), Held(3, traces, released)]
+
+
+def main(store, traces, released, workers):
+    """A job of three quick tasks and one that is held, as a program; workers 0 stands for no Dask."""
+    from ridgeformer.experiments.cluster import where_of
+    from ridgeformer.experiments.jobs import Store, run_all
+
+    tasks = three_and_one_held(traces, released)
+    run_all(tasks, Store(store), where_of(int(workers) or None))

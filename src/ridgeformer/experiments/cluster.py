@@ -64,7 +64,7 @@ class LocalWorkers:
                 n_workers=min(self.number, len(tasks)),
                 threads_per_worker=1,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # any port, or a second job would warn of the first
                 # Dask would suspend a worker that holds much memory until it gives some back, which may
                 # be never. The system's own limit ends such a worker, and that is noticed.
                 memory_limit=0,
