@@ -142,7 +142,7 @@ class Dispatch:
             if nobody_since is not None and monotonic() - nobody_since > PATIENCE:
                 raise Refusal(
                     f"The scheduler {self.place} has had no worker for {PATIENCE:.0f} seconds: start "
-                    "some with `dask worker ADDRESS --nthreads 1`."
+                    "some with `dask worker`, with one thread each."
                 )
             for future, result, error in ended:
                 task = running.pop(future)
