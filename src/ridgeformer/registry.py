@@ -40,6 +40,16 @@ class Registry(Mapping[str, T]):
         hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(self.members)}."
         raise Refusal(f"There is no {self.kind} {name!r}: {hint}")
 
+    def registered(self, member: T) -> T:
+        """The member, if a process elsewhere finds it by its name; one that is not registered is refused."""
+        name = getattr(member, "name", None)
+        if self.members.get(str(name)) is not member:
+            raise Refusal(
+                f"Workers find a {self.kind} by its name, and {name!r} is not registered: hand it to "
+                "`register`, in a file that they import."
+            )
+        return member
+
     def __getitem__(self, name: str) -> T:
         return self.members[name]
 

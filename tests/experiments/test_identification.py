@@ -1,5 +1,6 @@
 """Cases of a calibration: drawn alike every time, and measured once."""
 
+from dataclasses import asdict
 from math import inf
 
 import torch
@@ -7,7 +8,8 @@ import torch
 from ridgeformer.analysis.verdict import Account, Findings
 from ridgeformer.experiments.identification import measure as measuring
 from ridgeformer.experiments.identification.cases import Case
-from ridgeformer.experiments.identification.measure import Store, measure_all
+from ridgeformer.experiments.identification.measure import Measurement, findings_from, measure_all
+from ridgeformer.experiments.jobs import Store
 
 FOUND = Findings(
     (Account("gd", 5, 2, 0.1, 0.2, 0.0, (0.5, 0.25), (0.1, 0.2)),), True, inf, ("gd", "cg")
@@ -22,17 +24,17 @@ def test_a_case_is_the_same_every_time_and_another_seed_is_another():
 
 
 def test_findings_come_back_as_they_were_put(tmp_path):
-    store, case = Store(tmp_path), Case("gd", 0)
-    assert case not in store
-    store.put(case, FOUND)
-    assert store.get(case) == FOUND
-    assert Case("gd", 0, "noise") not in store
-    assert Case("gd", 1) not in store
+    store, task = Store(tmp_path), Measurement(Case("gd", 0))
+    assert task not in store
+    store.put(task, asdict(FOUND))
+    assert findings_from(store.get(task)) == FOUND
+    assert Measurement(Case("gd", 0, "noise")) not in store
+    assert Measurement(Case("gd", 1)) not in store
 
 
 def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch):
     store, cases = Store(tmp_path), [Case("gd", seed) for seed in range(3)]
-    store.put(cases[1], FOUND)
+    store.put(Measurement(cases[1]), asdict(FOUND))
     asked = []
 
     def measured(case):
@@ -40,6 +42,13 @@ def test_what_is_there_is_not_measured_again(tmp_path, monkeypatch):
         return FOUND
 
     monkeypatch.setattr(measuring, "measure", measured)
-    measure_all(cases, store)
+    assert measure_all(cases, store) == [FOUND] * 3
     assert asked == [cases[0], cases[2]]
-    assert all(case in store for case in cases)
+    assert all(Measurement(case) in store for case in cases)
+
+
+def test_another_method_has_other_results(tmp_path, monkeypatch):
+    store, task = Store(tmp_path), Measurement(Case("gd", 0))
+    store.put(task, asdict(FOUND))
+    monkeypatch.setattr(measuring, "METHOD", measuring.METHOD + 1)
+    assert task not in store

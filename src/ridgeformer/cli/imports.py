@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
+from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
+from typing import Self
 
 from ridgeformer.types import Refusal
 
@@ -33,3 +36,25 @@ def run_file(path: Path) -> None:
         raise Refusal(
             f"{path} cannot be imported: {type(error).__name__}{where}: {error}."
         ) from error
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """A file that was run here, to be run by workers too; they must find the same content at its path."""
+
+    path: str
+    content: str
+    """The hash of what is in it."""
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        return cls(str(path.absolute()), hashlib.sha256(path.read_bytes()).hexdigest())
+
+    def __call__(self) -> None:
+        path = Path(self.path)
+        if not path.is_file() or UserFile.of(path) != self:
+            raise Refusal(
+                f"A worker does not find {path} as it is here: put the same file there, or run on this "
+                "machine with `workers`."
+            )
+        run_file(path)

@@ -18,4 +18,19 @@ SolverName = Annotated[str, Argument(help="The solver: {solvers}.", metavar="SOL
 KernelName = Annotated[str, Option(help="The kernel: {kernels}.", metavar="KERNEL")]
 Seed = Annotated[int, Option(help="Seed of prompts and intervals.")]
 ShippedModel = Annotated[str, Argument(help="A shipped model.", metavar="NAME")]
+Workers = Annotated[
+    int | None,
+    Option(help="Run on that many processes of this machine, with Dask.", metavar="N"),
+]
+Scheduler = Annotated[
+    str | None,
+    Option(help="Run on the workers of a Dask scheduler, such as tcp://10.0.0.5:8786."),
+]
+StoreDirectory = Annotated[
+    Path | None,
+    Option(
+        help="Keep the result of every part there, and skip what is there; OUT/tasks with --workers "
+        "or --scheduler, none otherwise."
+    ),
+]
 Resume = Annotated[bool, Option("--resume", help="Go on from the newest checkpoint in --out.")]

@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from ridgeformer.cli import options as o
+from ridgeformer.cli.jobs import plan
 
 
 def study(
+    context: typer.Context,
     name: Annotated[
         str | None, typer.Argument(help="Leave out for a list.", metavar="NAME")
     ] = None,
@@ -19,6 +21,9 @@ def study(
     ] = None,
     seed: o.Seed = 0,
     prompts: Annotated[int | None, typer.Option(help="Prompts per setting.")] = None,
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+    store: o.StoreDirectory = None,
 ) -> None:
     """Measure one question and write one page and its numbers; without a name, list the studies."""
     from ridgeformer.experiments import STUDIES, run_study
@@ -28,4 +33,6 @@ def study(
         for known in STUDIES.values():
             typer.echo(f"{known.name:{width}} {known.summary}")
         return
-    run_study(STUDIES.find(name), out or Path("results") / name, seed, prompts)
+    chosen, out = STUDIES.find(name), out or Path("results") / name
+    where, kept = plan(context, out, workers, scheduler, store)
+    run_study(chosen, out, seed, prompts, where=where, store=kept)

@@ -7,8 +7,12 @@ from typing import Annotated
 
 import typer
 
+from ridgeformer.cli import options as o
+from ridgeformer.cli.jobs import plan
+
 
 def verify(
+    context: typer.Context,
     fast: Annotated[bool, typer.Option("--fast", help="Fewer prompts and steps.")] = False,
     only: Annotated[
         list[str] | None,
@@ -16,12 +20,17 @@ def verify(
     ] = None,
     out: Annotated[Path, typer.Option(help="Directory for the report.")] = Path("results/verify"),
     seed: Annotated[int, typer.Option(help="Seed of the prompts.")] = 0,
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+    store: o.StoreDirectory = None,
 ) -> None:
     """Measure every theorem as measured/bound, and draw it; exit 1 if one does not hold."""
     from ridgeformer.experiments import THEOREMS, chosen
     from ridgeformer.experiments import verify as run
 
-    findings = run(chosen(THEOREMS, only or []), out, seed=seed, fast=fast)
+    where, kept = plan(context, out, workers, scheduler, store)
+    theorems = chosen(THEOREMS, only or [])
+    findings = run(theorems, out, seed=seed, fast=fast, where=where, store=kept)
     failed = [finding.name for finding in findings if not finding.holds]
     if failed:
         typer.echo(f"Does not hold: {', '.join(failed)}.", err=True)

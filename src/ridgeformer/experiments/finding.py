@@ -262,6 +262,10 @@ class Collector:
     """What holds for all of its numbers."""
     numbers: list[Number] = field(default_factory=list)
 
+    def within(self, **setting: float | str) -> Collector:
+        """Gathers into the same numbers, with more in common."""
+        return Collector(self.prompts, self.seed, {**self.common, **setting}, self.numbers)
+
     def add(
         self, measure: str, method: str, values: Tensor | Estimate, control: bool = False, /,
         **setting: float | str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from textwrap import wrap
@@ -33,7 +33,7 @@ class Run:
         for path in (self.path, self.numbers):
             check_writable(path)
 
-    def track(self, cases: Sequence[T], doing: str = "measuring") -> Iterable[T]:
+    def track(self, cases: Collection[T], doing: str = "measuring") -> Iterable[T]:
         """The cases, under a progress bar that vanishes."""
         return track(cases, doing, console=self.console, transient=True)
 
@@ -66,9 +66,12 @@ def check_writable(path: Path) -> None:
         raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """The file is there with all of its content, or as it was before."""
-    part = path.with_name(f".{path.name}.part")
+def write_whole(path: Path, content: bytes, by: str = "") -> None:
+    """The file is there with all of its content, or as it was before.
+
+    Writers of one file that may meet are told apart by the name in `by`.
+    """
+    part = path.with_name(f".{path.name}{by}.part")
     try:
         part.write_bytes(content)
         os.replace(part, path)

@@ -8,6 +8,8 @@ where round-off is all that is left.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,8 +17,8 @@ from torch import Tensor
 from ridgeformer.compiler import CompiledModel, LinearAttention, compile
 from ridgeformer.compiler.certificate import PROMISE
 from ridgeformer.compiler.job import Dtype
-from ridgeformer.experiments.finding import Collector, Finding, Page, Progress
-from ridgeformer.experiments.studies.base import Study
+from ridgeformer.experiments.finding import Collector, Finding, Page
+from ridgeformer.experiments.studies.base import Part, StudyInParts
 from ridgeformer.experiments.studies.cg_variants_page import (
     COMPILED,
     PREDICTED,
@@ -74,6 +76,10 @@ QUICK = Scale((1e2, 1e4), (1e2,))
 """A smaller plan for fewer than 8 prompts, whose intervals would not justify more."""
 
 
+def scale_for(prompts: int) -> Scale:
+    return Scale() if prompts >= 8 else QUICK
+
+
 def draw(dtype: Dtype, condition: float, prompts: int, seed: int) -> Prompt:
     task = PrescribedSpectrum(
         features=FEATURES, supports=SUPPORTS, condition=condition, ridge=RIDGE, shape="geometric"
@@ -102,8 +108,9 @@ def measure_sizes(name: str, dtype: Dtype, condition: float, out: Collector) -> 
     out.exact("heads", name, many.n_heads, **where)
 
 
-def measure_case(dtype: Dtype, condition: float, prompts: int, seed: int, out: Collector) -> None:
+def measure_case(dtype: Dtype, condition: float, out: Collector) -> None:
     """All methods on the same prompts, in one precision and at one condition number."""
+    prompts, seed = out.prompts, out.seed
     prompt = draw(dtype, condition, prompts, seed)
     found = {TEXTBOOK: run(ConjugateGradient(), prompt)}
     for name in COMPILED:
@@ -132,23 +139,23 @@ def measure_case(dtype: Dtype, condition: float, prompts: int, seed: int, out: C
         out.exact("share", name, float(share.max()), control, **where)
 
 
-class CGVariants(Study):
+class CGVariants(StudyInParts):
     name = "cg-variants"
     summary = "Orders of a CG step: layers, sizes, and what predicting pᵀAp or updating A p costs."
     prompts = 32
+    measures = MEASURES
 
-    def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
-        scale, out = Scale() if prompts >= 8 else QUICK, Collector(prompts, seed)
-        for dtype, condition in progress(scale.cases()):
-            measure_case(dtype, condition, prompts, seed, out)
-        settings = {
+    def parts(self, prompts: int) -> list[Part]:
+        return [partial(measure_case, *case) for case in scale_for(prompts).cases()]
+
+    def settings(self, prompts: int) -> dict[str, Any]:
+        return {
             "features": FEATURES,
             "supports": SUPPORTS,
             "ridge": RIDGE,
             "steps": STEPS,
             "early steps": EARLY,
-        } | asdict(scale)
-        return Finding(self.name, seed, prompts, settings, MEASURES, out.numbers)
+        } | asdict(scale_for(prompts))
 
     def page(self, finding: Finding) -> Page:
         return cg_variants_page(finding)

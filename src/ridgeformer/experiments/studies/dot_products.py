@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ridgeformer.compiler import HeadPairs, SoftmaxAttention, compile
-from ridgeformer.experiments.finding import Collector, Finding, Page, Progress
-from ridgeformer.experiments.studies.base import Study
+from ridgeformer.experiments.finding import Collector, Finding, Page
+from ridgeformer.experiments.studies.base import Part, StudyInParts
 from ridgeformer.experiments.studies.dot_products_page import dot_products_page
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, GradientDescent, condition_number, krr, solve
@@ -73,6 +74,10 @@ QUICK = Scale(
 """A smaller plan for fewer than 8 prompts, whose intervals would not justify more."""
 
 
+def scale_for(prompts: int) -> Scale:
+    return Scale() if prompts >= 8 else QUICK
+
+
 def draw(prompts: int, seed: int) -> Prompt:
     normal = partial(standard_normal, torch.Generator().manual_seed(seed))
     phi, query = (normal(prompts, n, FEATURES) / FEATURES**0.5 for n in (SUPPORTS, QUERIES))
@@ -97,7 +102,8 @@ def matvec_error(prompt: Prompt, heads: int, epsilon: float) -> Tensor:
     return relative
 
 
-def measure_heads(heads: int, scale: Scale, prompt: Prompt, out: Collector) -> None:
+def measure_heads(heads: int, scale: Scale, out: Collector) -> None:
+    prompt = draw(out.prompts, out.seed)
     name = f"{heads} heads"
     errors = torch.stack([matvec_error(prompt, heads, e) for e in scale.epsilons], dim=1)
     for epsilon, column in zip(scale.epsilons, errors.T, strict=True):
@@ -122,9 +128,10 @@ def measure_heads(heads: int, scale: Scale, prompt: Prompt, out: Collector) -> N
 
 
 def measure_cg(
-    ridge: float, runs: tuple[tuple[int, float], ...], scale: Scale, prompt: Prompt, out: Collector
+    ridge: float, runs: tuple[tuple[int, float], ...], scale: Scale, out: Collector
 ) -> None:
     """Models beside exact CG, step by step, and the constant that the bound needs."""
+    prompt = draw(out.prompts, out.seed)
     steps = scale.steps
     exact = krr(prompt, ridge=ridge)
     textbook = solve(ConjugateGradient(), prompt, steps=steps, ridge=ridge).predictions
@@ -156,20 +163,22 @@ def measure_cg(
             out.exact(f"largest {measure}", name, float(needed.max()), **where)
 
 
-class DotProducts(Study):
+class DotProducts(StudyInParts):
     name = "dot-products"
     summary = "Dot products from softmax heads: error against ε, and CG on them."
     prompts = 16
+    measures = MEASURES
 
-    def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
-        scale, out = Scale() if prompts >= 8 else QUICK, Collector(prompts, seed)
-        prompt = draw(prompts, seed)
+    def parts(self, prompts: int) -> list[Part]:
+        scale = scale_for(prompts)
         cases = [(scale.ridge, scale.runs), *((r, (scale.elsewhere,)) for r in scale.ridges)]
-        jobs = [partial(measure_heads, heads, scale, prompt, out) for heads in HEADS]
-        jobs += [partial(measure_cg, ridge, runs, scale, prompt, out) for ridge, runs in cases]
-        for job in progress(jobs):
-            job()
-        settings = {
+        return [
+            *(partial(measure_heads, heads, scale) for heads in HEADS),
+            *(partial(measure_cg, ridge, runs, scale) for ridge, runs in cases),
+        ]
+
+    def settings(self, prompts: int) -> dict[str, Any]:
+        return {
             "supports": SUPPORTS,
             "features": FEATURES,
             "queries": QUERIES,
@@ -178,8 +187,7 @@ class DotProducts(Study):
             "heads": list(HEADS),
             "largest ε of a fit": SMALL_LOGITS,
             "times above round-off in a fit": ABOVE_ROUND_OFF,
-        } | asdict(scale)
-        return Finding(self.name, seed, prompts, settings, MEASURES, out.numbers)
+        } | asdict(scale_for(prompts))
 
     def page(self, finding: Finding) -> Page:
         return dot_products_page(finding)

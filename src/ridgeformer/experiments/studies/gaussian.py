@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import Exact, Interpolated
-from ridgeformer.experiments.finding import Collector, Finding, Number, Page, Progress
+from ridgeformer.experiments.finding import Collector, Finding, Page
 from ridgeformer.experiments.studies import gaussian_setting as study
-from ridgeformer.experiments.studies.base import Study
+from ridgeformer.experiments.studies.base import Part, StudyInParts
 from ridgeformer.experiments.studies.gaussian_page import CERTIFIED, SAME, UNIT_STEP, gaussian_page
 from ridgeformer.experiments.studies.gaussian_setting import METHODS, RIDGE, TARGET, Scale, Setting
 from ridgeformer.solvers import krr, krr_coefficients
@@ -165,6 +165,14 @@ def measure_width_needed(floors: dict[str, list[Tensor]], scale: Scale, out: Col
         out.add("width exponent", which, exponent, control)
 
 
+def measure_all_widths(scale: Scale, out: Collector) -> None:
+    """The floors for every number of supports, and the width that each needs."""
+    floors: dict[str, list[Tensor]] = {CERTIFIED: [], SAME: []}
+    for k in scale.supports:
+        measure_widths(k, scale, floors, out)
+    measure_width_needed(floors, scale, out)
+
+
 def measure_gated(scale: Scale, out: Collector) -> None:
     """With exact products a model is the solver, step by step."""
     k, steps = max(scale.blocks_supports), scale.gated_steps
@@ -235,31 +243,37 @@ def add_fits(out: Collector, tuning: str, values: Tensor, where: Mapping[str, An
         out.add(measure, tuning, estimate_of(values, of, out.seed), tuning == UNIT_STEP, **where)
 
 
-class GaussianStudy(Study):
+def scale_for(prompts: int) -> Scale:
+    return Scale() if prompts >= 8 else study.QUICK
+
+
+def inside(name: str, part: Part, out: Collector) -> None:
+    """A measurement whose numbers all say to which part of the page they belong."""
+    part(out.within(part=name))
+
+
+class GaussianStudy(StudyInParts):
     name = "gaussian"
     summary = "Gaussian KRR in one softmax head and a ReLU MLP: blocks, width, constants."
     prompts = 16
+    measures = MEASURES
 
-    def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
-        scale = Scale() if prompts >= 8 else study.QUICK
-        numbers: list[Number] = []
-        blocks, width, constants = (
-            Collector(prompts, seed, {"part": part}, numbers)
-            for part in ("blocks", "width", "constants")
-        )
-        floors: dict[str, list[Tensor]] = {CERTIFIED: [], SAME: []}
-        jobs = [
-            partial(measure_blocks, k, name, steps, scale, blocks)
+    def parts(self, prompts: int) -> list[Part]:
+        scale = scale_for(prompts)
+        blocks: list[Part] = [
+            partial(measure_blocks, k, name, steps, scale)
             for k in scale.blocks_supports
             for name, steps in scale.blocks_steps
         ]
-        jobs += [partial(measure_gated, scale, blocks), partial(measure_other_solver, scale, width)]
-        jobs += [partial(measure_widths, k, scale, floors, width) for k in scale.supports]
-        jobs += [partial(measure_width_needed, floors, scale, width)]
-        jobs += [partial(measure_constants, case, constants) for case in scale.constants]
-        for job in progress(jobs):
-            job()
-        settings = {
+        by_name: dict[str, list[Part]] = {
+            "blocks": [*blocks, partial(measure_gated, scale)],
+            "width": [partial(measure_other_solver, scale), partial(measure_all_widths, scale)],
+            "constants": [partial(measure_constants, case) for case in scale.constants],
+        }
+        return [partial(inside, name, part) for name, of in by_name.items() for part in of]
+
+    def settings(self, prompts: int) -> dict[str, Any]:
+        return {
             "ridge": RIDGE,
             "max target": TARGET,
             "largest norm": Setting(1).radius,
@@ -267,8 +281,7 @@ class GaussianStudy(Study):
             "features": 2,
             "floor for which a width is asked": ENOUGH,
             "levels": list(LEVELS),
-        } | {name.replace("_", " "): value for name, value in asdict(scale).items()}
-        return Finding(self.name, seed, prompts, settings, MEASURES, numbers)
+        } | {name.replace("_", " "): v for name, v in asdict(scale_for(prompts)).items()}
 
     def page(self, finding: Finding) -> Page:
         return gaussian_page(finding)

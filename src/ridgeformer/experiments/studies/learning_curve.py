@@ -8,13 +8,15 @@ the best predictor there is, at every prefix.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ridgeformer.compiler import Exact, LinearAttention, compile, largest_eigenvalue
-from ridgeformer.experiments.finding import Collector, Finding, Page, Progress
-from ridgeformer.experiments.studies.base import Study
+from ridgeformer.experiments.finding import Collector, Finding, Page
+from ridgeformer.experiments.studies.base import Part, StudyInParts
 from ridgeformer.experiments.studies.learning_curve_page import (
     BOUND,
     NOTHING,
@@ -26,7 +28,7 @@ from ridgeformer.kernels import Linear
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, GradientDescent, Solver, krr
 from ridgeformer.tasks import LinearRegression, Prompt
-from ridgeformer.tasks.learnable import Sample, generator_of
+from ridgeformer.tasks.learnable import generator_of
 from ridgeformer.theory import feature_cg_prediction_bound, prefix_prompts
 
 FEATURES, PAIRS, NOISE, CONDITION = 16, 48, 0.3, 30.0
@@ -64,14 +66,21 @@ def curve(values: Tensor, supports: int) -> Tensor:
     return values[:, : supports + 1, 0]
 
 
-def measure_ridge(sample: Sample, out: Collector) -> tuple[Tensor, Tensor]:
-    """The best predictor and none at all; returns ridge regression's predictions and what is predicted."""
+@lru_cache(maxsize=1)
+def drawn(prompts: int, seed: int) -> tuple[Prompt, Tensor, Tensor]:
+    """Prompts, what ridge regression predicts at every prefix, and what is to be predicted there."""
+    sample = task().sample(prompts, generator_of(seed))
     prompt = sample.prompt
     target = torch.cat([prompt.y, sample.targets], dim=1)[..., 0]
     exact = krr(prefix_prompts(prompt), ridge=LAMBDA).reshape(target.shape)
+    return prompt, exact, target
+
+
+def measure_ridge(out: Collector) -> None:
+    """The best predictor and none at all."""
+    _, exact, target = drawn(out.prompts, out.seed)
     add_curve(out, "error", RIDGE, errors(exact, target), True)
     add_curve(out, "error", NOTHING, errors(torch.zeros_like(exact), target), True)
-    return exact, target
 
 
 def errors(prediction: Tensor, target: Tensor) -> Tensor:
@@ -85,15 +94,9 @@ def add_curve(
         out.add(measure, method, column, control, pairs=pairs)
 
 
-def measure_decoder(
-    solver: Solver,
-    steps: Sequence[int],
-    prompt: Prompt,
-    exact: Tensor,
-    target: Tensor,
-    out: Collector,
-) -> None:
+def measure_decoder(solver: Solver, steps: Sequence[int], out: Collector) -> None:
     """One decoder, read after some of its steps, in one pass."""
+    prompt, exact, target = drawn(out.prompts, out.seed)
     most = float(largest_eigenvalue(prompt, Linear()).max())
     to = LinearAttention(most, Exact(), causal=True, every_prefix=True)
     model = compile(solver, features=FEATURES, steps=max(steps), ridge=LAMBDA, to=to)
@@ -113,18 +116,17 @@ def measure_decoder(
             add_curve(out, "bound", BOUND.format(t), bound[t].reshape(exact.shape), True)
 
 
-class LearningCurve(Study):
+class LearningCurve(StudyInParts):
     name = "learning-curve"
     summary = "A compiled decoder beside exact ridge regression, at every prefix of one pass."
     prompts = 256
+    measures = MEASURES
 
-    def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
-        out = Collector(prompts, seed)
-        sample = task().sample(prompts, generator_of(seed))
-        exact, target = measure_ridge(sample, out)
-        for solver, steps in progress(SOLVERS):
-            measure_decoder(solver, steps, sample.prompt, exact, target, out)
-        settings = {
+    def parts(self, prompts: int) -> list[Part]:
+        return [measure_ridge, *(partial(measure_decoder, *case) for case in SOLVERS)]
+
+    def settings(self, prompts: int) -> dict[str, Any]:
+        return {
             "features": FEATURES,
             "pairs": PAIRS,
             "noise": NOISE,
@@ -133,7 +135,6 @@ class LearningCurve(Study):
             "steps": list(STEPS),
             "tokens": 2 * PAIRS + 1,
         }
-        return Finding(self.name, seed, prompts, settings, MEASURES, out.numbers)
 
     def page(self, finding: Finding) -> Page:
         return learning_curve_page(finding)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.compiler import SoftmaxAttention, compile
-from ridgeformer.experiments.finding import Collector, Finding, Page, Progress
-from ridgeformer.experiments.studies.base import Study
+from ridgeformer.experiments.finding import Collector, Finding, Page
+from ridgeformer.experiments.studies.base import Part, StudyInParts
 from ridgeformer.experiments.studies.smoother_page import (
     BEST,
     HEAD,
@@ -222,17 +223,17 @@ def measure_head(out: Collector) -> None:
         out.add("negative weights", method, (used < 0).double().mean((1, 2)), **asdict(case))
 
 
-class Smoother(Study):
+class Smoother(StudyInParts):
     name = "smoother"
     summary = "One softmax head (Nadaraya–Watson) beside kernel ridge regression."
     prompts = 128
+    measures = MEASURES
 
-    def measure(self, prompts: int, seed: int, progress: Progress) -> Finding:
-        out = Collector(prompts, seed)
-        measure_head(out)
-        for case in progress(cases()):
-            measure_case(case, out)
-        settings = {
+    def parts(self, prompts: int) -> list[Part]:
+        return [measure_head, *(partial(measure_case, case) for case in cases())]
+
+    def settings(self, prompts: int) -> dict[str, Any]:
+        return {
             "supports": SUPPORTS,
             "queries": QUERIES,
             "features": FEATURES,
@@ -243,7 +244,6 @@ class Smoother(Study):
             "temperatures tried in hindsight": list(HINDSIGHT),
             "sweeps": {name: list(values) for name, (values, _) in SWEEPS.items()},
         }
-        return Finding(self.name, seed, prompts, settings, MEASURES, out.numbers)
 
     def page(self, finding: Finding) -> Page:
         return smoother_page(finding)

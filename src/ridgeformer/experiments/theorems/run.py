@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,10 @@ from rich.console import Console
 
 from ridgeformer import __version__
 from ridgeformer.experiments.finding import Finding
+from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, run_all
+from ridgeformer.experiments.plain import from_plain, to_plain
 from ridgeformer.experiments.run import Run
-from ridgeformer.experiments.theorems.base import ROUND_OFF, Theorem
+from ridgeformer.experiments.theorems.base import ROUND_OFF, Outcome, Theorem, Verdict
 from ridgeformer.experiments.theorems.page import entry, verify_page
 from ridgeformer.registry import Registry
 from ridgeformer.transformer.threads import one_thread_each
@@ -23,6 +27,22 @@ def chosen(theorems: Registry[Theorem], only: Sequence[str] = ()) -> list[Theore
     return [theorem for theorem in theorems.values() if theorem in named or not named]
 
 
+@dataclass(frozen=True)
+class TheoremTask:
+    """The measuring of one registered theorem. Its statement and verdict are added by whoever asked."""
+
+    theorem: str
+    seed: int
+    fast: bool
+
+    def describe(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def run(self) -> Result:
+        outcome = Theorem.registry.find(self.theorem).measure(self.seed, self.fast)
+        return {part.name: to_plain(getattr(outcome, part.name)) for part in fields(outcome)}
+
+
 def verify(
     theorems: Sequence[Theorem],
     out: str | Path,
@@ -30,13 +50,28 @@ def verify(
     seed: int = 0,
     fast: bool = False,
     console: Console | None = None,
+    where: Where = HERE,
+    store: Store | None = None,
 ) -> list[Finding]:
-    """Measures every theorem; a violated or vacuous bound is in the findings, not an exception."""
+    """Measures every theorem; a violated or vacuous bound is in the findings, not an exception.
+
+    With a store, or elsewhere than here, each theorem is a task whose result is kept: in `store`, or in
+    the directory `tasks` of `out`.
+    """
     run = Run(out, "results.json", console)
-    # Two threads gain little on many small problems, and where other processes want the same cores they
-    # wait for each other most of the time.
-    with one_thread_each:
-        findings = [theorem.verify(seed, fast) for theorem in run.track(theorems, "verifying")]
+    if where is HERE and store is None:
+        # Two threads gain little on many small problems, and where other processes want the same cores
+        # they wait for each other most of the time.
+        with one_thread_each:
+            findings = [theorem.verify(seed, fast) for theorem in run.track(theorems, "verifying")]
+    else:
+        tasks = [TheoremTask(Theorem.registry.registered(t).name, seed, fast) for t in theorems]
+        store = store or Store(Path(out) / "tasks", code())
+        measured = run_all(tasks, store, where, partial(run.track, doing="verifying"))
+        findings = [
+            Verdict(theorem, Outcome(**{k: from_plain(v) for k, v in result.items()})).finding(seed)
+            for theorem, result in zip(theorems, measured, strict=True)
+        ]
     page = verify_page(findings, seed, fast)
     run.show(page.terminal)
     run.write(page, results(findings, seed, fast))

@@ -1,0 +1,34 @@
+"""Where the tasks of a command run, and where their results are kept, from its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from ridgeformer.experiments.jobs import Store, Where
+
+
+def plan(
+    context: typer.Context,
+    out: Path,
+    workers: int | None,
+    scheduler: str | None,
+    store: Path | None,
+) -> tuple[Where, Store | None]:
+    """This process and no store, unless the options say more.
+
+    Workers run the files of `--import` too, and results of other files are not taken for those of these.
+    """
+    from ridgeformer.cli.imports import UserFile
+    from ridgeformer.experiments.cluster import where_of
+    from ridgeformer.experiments.jobs import HERE, Store, code
+
+    files = context.find_root().params.get("files") or ()
+    setups = [UserFile.of(path) for path in files]
+    where = where_of(workers, scheduler, setups)
+    if where is HERE and store is None:
+        return where, None
+    return where, Store(store or out / "tasks", " ".join([code(), *(s.content for s in setups)]))
