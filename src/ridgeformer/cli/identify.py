@@ -19,7 +19,7 @@ def identify(
             metavar="NAME|RECIPE.toml",
         ),
     ] = None,
-    prompts: Annotated[int, typer.Option(help="Prompts that fit, choose and score.")] = 128,
+    prompts: Annotated[int, typer.Option(help="Prompts that fit, choose and score.")] = 256,
     seed: o.Seed = 0,
     steps: Annotated[
         int | None, typer.Option(help="How often a looped model runs its step.")

@@ -14,8 +14,8 @@ from ridgeformer.types import Refusal
 
 
 def chosen_model(name: str | Path) -> Model:
-    """The model of a directory; or, where there is no such directory, the shipped model of that name."""
-    if not Path(name).exists() and str(name) in zoo.names():
+    """The model of a directory; or, where no model is there, the shipped model of that name."""
+    if not (Path(name) / "config.json").exists() and str(name) in zoo.names():
         return zoo.load(str(name))
     return load(name)
 

@@ -53,10 +53,11 @@ def line(
 def floored(drawn: Line, floor: float) -> Line:
     """Nothing lies below the floor, where a logarithmic axis has no use for it; a gap stays a gap."""
 
-    def raised(values: Sequence[float] | None) -> list[float]:
-        return [v if isnan(v) else max(v, floor) for v in values or ()]
+    def raised(values: Sequence[float]) -> list[float]:
+        return [v if isnan(v) else max(v, floor) for v in values]
 
-    return replace(drawn, y=raised(drawn.y), low=raised(drawn.low), high=raised(drawn.high))
+    low, high = (None if end is None else raised(end) for end in (drawn.low, drawn.high))
+    return replace(drawn, y=raised(drawn.y), low=low, high=high)
 
 
 def shown(value: Any) -> str:

@@ -18,8 +18,7 @@ from ridgeformer.tasks import LearnableTask
 from ridgeformer.transformer.threads import one_thread_each
 from ridgeformer.types import Refusal
 
-PROMPTS = 128
-"""As many as the models of a calibration are read on."""
+PROMPTS = 256
 
 
 def in_silence(cases: Sequence[Any], doing: str) -> Iterable[Any]:
@@ -63,6 +62,7 @@ def identify(
         "task": task.to_dict(),
         "layers": len(q.model.places) - 1,
         "guess": {"kernel": q.guess.kernel.to_dict(), "ridge": q.guess.ridge, "source": q.guess.source},
+        "searched": len(q.evidence.prompt),
         "compared": [fit.candidate.name for fit in q.compared],
         "verdict": described(verdict, found, known),
         "calibration": known.to_dict() | {"sentence": known.sentence},
@@ -77,7 +77,6 @@ def identify(
         settings,
         {name: meaning for name, meaning in measures.items() if name in told},
         out.numbers,
-        verdict=verdict.sentence,
     )
 
 
@@ -111,14 +110,14 @@ def what_would_change(verdict: Verdict, found: Findings, limits: Limits) -> str:
         first = next(one for one in found.accounts if one.name == verdict.names[0])
         tight = max(beyond(first, limits).items(), key=lambda item: item[1])
         said.append(
-            f"The verdict would fall if the {tight[0]} of {first.name}, {getattr(first, tight[0]):.2g}, were above "
-            f"{getattr(limits, tight[0]):.2g}"
+            f"The verdict would fall if {first.name} had {tight[0]} > {getattr(limits, tight[0]):.2g} "
+            f"(it has {getattr(first, tight[0]):.2g})"
         )
         worse = [one.name for one in found.accounts if accepts(one, limits)]
         worse = [name for name in worse if name not in verdict.names]
         if worse:
             said.append(
-                f"{' and '.join(worse)} would be named, too, if the difference on the same prompts were chance"
+                f"If the difference on the same prompts were chance, {' and '.join(worse)} would be named, too"
             )
     if verdict.kind == "mixture":
         said.append(
@@ -128,8 +127,8 @@ def what_would_change(verdict: Verdict, found: Findings, limits: Limits) -> str:
     if nearest is not None:
         over = [name for name, times in beyond(nearest, limits).items() if times > 1]
         needs = " and ".join(
-            f"{name} of at most {getattr(limits, name):.2g} instead of {getattr(nearest, name):.2g}"
+            f"{name} ≤ {getattr(limits, name):.2g} (it has {getattr(nearest, name):.2g})"
             for name in over
         )
-        said.append(f"{nearest.name} would be accepted with {needs}")
-    return ". ".join(text[0].upper() + text[1:] for text in said) + "."
+        said.append(f"If {nearest.name} had {needs}, it would be accepted")
+    return "".join(f"{text}. " for text in said).strip()

@@ -16,12 +16,17 @@ from ridgeformer.analysis.layer_readouts import Read, halves, query_reader
 from ridgeformer.analysis.search import fit_all
 from ridgeformer.analysis.trajectories import TOKENS, Evidence, Fit
 from ridgeformer.experiments.finding import Setting
+from ridgeformer.experiments.identification.cases import PROMPTS
 from ridgeformer.experiments.identification.measure import MOST_STEPS
 from ridgeformer.kernels import Kernel, Linear
 from ridgeformer.models import Reading, Subject
 from ridgeformer.solvers import kernel_eigenvalues
 from ridgeformer.tasks import GaussianLaw, LearnableTask, Prompt
 from ridgeformer.types import Refusal
+
+SEARCHED = PROMPTS
+"""Candidates are fitted on at most as many prompts as the models of a calibration are read on, so that its
+limits mean the same."""
 
 FEWEST = 32
 """A quarter of the prompts chooses and a quarter scores, and an interval needs several."""
@@ -99,8 +104,12 @@ class Inquiry:
             )
         prompt = task.draw(prompts, seed)
         reading = subject.read(prompt)
-        check_reading(reading, prompt, subject.name)
-        evidence = Evidence.of(reading, prompt)
+        check_reading(reading, min(prompts, SEARCHED), subject.name)
+        few = slice(0, SEARCHED)
+        evidence = Evidence.of(
+            Reading(reading.predictions[few], reading.queries[:, few], reading.supports[:, few]),
+            prompt[few],
+        )
         guess = guess or Guess.of(task, evidence.prompt)
         around = CandidateSetting.around(evidence.prompt, guess.kernel, guess.ridge)
         steps = max(MOST_STEPS, min(reading.layers, DEEPEST))
@@ -133,7 +142,7 @@ class Inquiry:
         return [self.model, *map(reader_of, self.compared)]
 
 
-def check_reading(reading: Reading, prompt: Prompt, name: str) -> None:
+def check_reading(reading: Reading, prompts: int, name: str) -> None:
     """Refuses a model that has no layers, that is not finite, or whose stream is too wide for the prompts."""
     if reading.layers < 1:
         raise Refusal(f"{name} has no layer to read: a model needs at least one.")
@@ -146,10 +155,10 @@ def check_reading(reading: Reading, prompt: Prompt, name: str) -> None:
         )
     width, tokens = reading.queries.shape[-1], min(reading.queries.shape[2], TOKENS)
     needed = 2 * -(-2 * (width + 1) // tokens)
-    if len(prompt) < needed:
+    if prompts < needed:
         raise Refusal(
             f"A readout of a stream of width {width} needs twice as many tokens: give `prompts` of at least "
-            f"{needed}, got {len(prompt)}, or a task with more than {tokens} queries (up to {TOKENS})."
+            f"{needed}, got {prompts}, or a task with more than {tokens} queries (up to {TOKENS})."
         )
 
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.experiments.chosen import chosen_model, described, task_of, tasks_of
 from ridgeformer.experiments.finding import Finding
-from ridgeformer.experiments.identification.calibration import Calibration, shipped
 from ridgeformer.experiments.identification.answer import PROMPTS, identify
+from ridgeformer.experiments.identification.calibration import Calibration, shipped
 from ridgeformer.experiments.identification.inquiry import Guess
 from ridgeformer.experiments.identification.page import page_of
 from ridgeformer.experiments.run import Run, check_seed
@@ -47,7 +47,8 @@ def identify_model(
     else:
         asked = task_of(model, task)[1]
     asked = replace(asked, queries=QUERIES)
-    one = subject_of(model, steps=steps, name=described(model, name)["model"])
+    about = described(model, name)["model"]
+    one = subject_of(model, steps=steps, name=about.partition(": ")[0])
     prompt = asked.draw(max(prompts, 1), seed)
     model.check(prompt)
     return report(
@@ -58,6 +59,7 @@ def identify_model(
         seed=seed,
         calibration=known,
         guess=guess_of(model, asked),
+        about=about.partition(": ")[2],
         console=console,
     )
 
@@ -80,6 +82,7 @@ def report(
     seed: int = 0,
     calibration: Calibration | None = None,
     guess: Guess | None = None,
+    about: str = "",
     console: Console | None = None,
 ) -> Finding:
     """Identifies any subject, prints the verdict and the candidates, and writes findings.json and the page."""
@@ -94,6 +97,7 @@ def report(
             guess=guess,
             track=track,
         )
+    finding = replace(finding, settings={"about": about, **finding.settings})
     page = page_of(finding)
     run.show(page.terminal)
     verdict = finding.settings["verdict"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.identification.view import (
     FLOOR,
+    LAYER,
     MODEL,
     PROSE,
     View,
@@ -88,13 +89,13 @@ def additivity(view: View) -> f.Section:
     panels = [
         f.Panel("additivity", with_limit(view, view.curves("additivity", FLOOR)), AXES),
         *(
-            f.Panel(f"homogeneity, c = {c:g}", with_limit(view, view.curves("homogeneity", FLOOR, factor=c)), AXES)
+            f.Panel(f"homogeneity, c = {signed(c)}", with_limit(view, view.curves("homogeneity", FLOOR, factor=c)), AXES)
             for c in factors
         ),
     ]  # fmt: skip
     rows = [
         ("additivity", [view.own("additivity")]),
-        *((f"homogeneity, c = {c:g}", [view.own("homogeneity", factor=c)]) for c in factors),
+        *((f"homogeneity, c = {signed(c)}", [view.own("homogeneity", factor=c)]) for c in factors),
     ]
     table = table_of(["defect of the model's own predictions", "over Var f*"], rows)
     largest = max(view.layers("additivity", MODEL), key=lambda n: n.value, default=None)
@@ -107,7 +108,12 @@ def additivity(view: View) -> f.Section:
     return PROSE.section("additivity", f.Figure([panels[:2], panels[2:4]]), table, **words)
 
 
-AXES = f.Axes("layer", "defect / Var f*")
+def signed(value: float | str) -> str:
+    """A number with a minus sign that is as wide as a plus."""
+    return f"{value:g}".replace("-", "−") if isinstance(value, float) else str(value)
+
+
+AXES = f.Axes(LAYER, "defect / Var f*")
 
 
 def with_limit(view: View, lines: Sequence[f.Line]) -> list[f.Line]:
@@ -128,7 +134,7 @@ def degree(view: View) -> f.Section:
     one = f.Line("one product a layer", layers, layers, bound=True, color="#8a93a3")
     best = view.finding.select("best error", "polynomial", basis="none")
     errors = line("best fixed polynomial", [float(n.setting["degree"]) for n in best], best, "#2a9d8f")  # fmt: skip
-    left = f.Figure.of([*needed, one], f.Axes("layer", "degree needed at least", log_y=False))
+    left = f.Figure.of([*needed, one], f.Axes(LAYER, "degree needed at least", log_y=False))
     right = f.Figure.of([errors], f.Axes("degree", "error of a polynomial / E f*²", log_x=True))
     rows = [
         (BASES[basis], [view.finding.get(m, MODEL, basis=basis) for m in GROWTH]) for basis in pace
@@ -151,7 +157,7 @@ def effective_ridge(view: View) -> f.Section:
         found = view.curves("effective ridge")
         layers = [float(x) for drawn in found for x in drawn.x]
         own = f.Line("λ of the task", [min(layers), max(layers)], [words["ridge"]] * 2, bound=True, color="#8a93a3")  # fmt: skip
-        content.append(f.Figure.of([*found, own], f.Axes("layer", "effective ridge λ̂")))
+        content.append(f.Figure.of([*found, own], f.Axes(LAYER, "effective ridge λ̂")))
         measures = ("effective ridge", "left at the effective ridge")
         pairs = [view.finding.select(m, MODEL) for m in measures]
         rows = [(entry_name(row[0]), list(row)) for row in zip(*pairs, strict=True)]
@@ -181,7 +187,7 @@ def symmetries(view: View) -> f.Section:
     )
     rows = [
         (
-            change,
+            change.replace("-", "−"),
             [
                 view.finding.get("symmetry", MODEL, change=change),
                 view.finding.get("broken symmetry", MODEL, change=change),

@@ -10,50 +10,57 @@ from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.identification.view import PROSE, View
 from ridgeformer.experiments.wording import plain, shown, spread
 
+MEASURES = ("misfit", "interior", "unexplained", "systematic")
 LEAST, MOST = 1e-4, 1.0
 """The colours of the alignment are for errors between these."""
 
 
 def verdict(view: View) -> f.Section:
     said = view.settings["verdict"]
-    return PROSE.section("verdict", verdict=said, calibration=view.settings["calibration"])
+    about = f.Paragraph(PROSE.text("about", s=view.settings), "soft")
+    return PROSE.section("verdict", about, verdict=said, calibration=view.settings["calibration"])
 
 
 def candidates(view: View) -> f.Section:
     settings = view.settings
     words = {"guess": settings["guess"], "kernel": shown_kernel(settings["guess"]["kernel"])}
     limits = settings["calibration"]["limits"]
-    return PROSE.section("candidates", candidate_table(view), limits=limits, **words)
+    tables = (candidate_table(view), fitted_table(view))
+    return PROSE.section("candidates", *tables, limits=limits, **words)
 
 
 def candidate_table(view: View, narrow: bool = False) -> f.Table:
-    """What is left of the subject by each candidate, and what was fitted of it."""
-    fits = view.part("candidates")["fits"]
+    """What each candidate leaves of the subject, with intervals where there is room."""
     accepted = view.settings["verdict"]["accepted"]
-    measures = ("misfit", "interior", "unexplained", "systematic")
     rows = []
-    for name, fit in fits.items():
-        numbers = [view.finding.get(measure, name) for measure in measures]
+    for name, fit in view.part("candidates")["fits"].items():
+        numbers = [view.finding.get(measure, name) for measure in MEASURES]
         cells = [plain_or_none(n) if narrow else spread(n) for n in numbers]
-        mark = "✓" if name in accepted else ""
-        fitted = [] if narrow else [fitted_words(fit["fitted"])]
-        rows.append([name, *fitted, *cells, str(fit["steps"]), str(fit["free"]), mark])
-    header = ["candidate", *([] if narrow else ["fitted"]), *measures, "steps", "free numbers", "accepted"]  # fmt: skip
-    if narrow:
-        header = [*header[:-2], "free", "ok"]
-    return f.Table(header, rows, words=1 if narrow else 2)
+        counts = [str(fit["steps"]), str(fit["free"])] if narrow else []
+        rows.append([name, *cells, *counts, "yes" if name in accepted else "no"])
+    last = ["steps", "free", "ok"] if narrow else ["accepted"]
+    return f.Table(["candidate", *MEASURES, *last], rows)
+
+
+def fitted_table(view: View) -> f.Table:
+    """What was fitted of each candidate."""
+    fits = view.part("candidates")["fits"]
+    names = list(dict.fromkeys(name for fit in fits.values() for name in fit["fitted"]))
+    rows = [
+        [name, str(fit["steps"]), *(fitted(fit["fitted"].get(n)) for n in names), str(fit["free"])]
+        for name, fit in fits.items()
+    ]
+    return f.Table(["candidate", "steps", *names, "free numbers"], rows)
+
+
+def fitted(value: float | Sequence[float] | None) -> str:
+    if value is None:
+        return ""
+    return plain(value) if isinstance(value, (int, float)) else " – ".join(map(plain, value))
 
 
 def plain_or_none(number: f.Number) -> str:
     return "none" if number.mean is None else plain(number.mean)
-
-
-def fitted_words(fitted: dict[str, Any]) -> str:
-    """λ 0.72, step size 0.01."""
-    return ", ".join(
-        f"{name} {'–'.join(plain(v) for v in (value if isinstance(value, list) else [value]))}"
-        for name, value in fitted.items()
-    )
 
 
 def shown_kernel(kernel: dict[str, Any]) -> str:

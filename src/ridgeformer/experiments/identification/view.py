@@ -17,6 +17,7 @@ PROSE = Prose("identify")
 MODEL = "model"
 FLOOR = 1e-8
 """Smaller numbers are round-off, and are drawn there."""
+LAYER = "layer, or step of a candidate"
 FULL = 12
 """Of a deeper model so many layers are shown, evenly spread; all of them are in the findings."""
 
@@ -54,9 +55,10 @@ class View:
         return self.finding.get(measure, MODEL, at="prediction", **setting)
 
     def curve(self, measure: str, method: str, floor: float = 0.0, **setting: Any) -> f.Line:
-        """The numbers of a method over the layers."""
+        """The numbers of a method over its layers; those of a candidate over its steps."""
         numbers = self.layers(measure, method, **setting)
-        places = [float(n.setting["layer"]) for n in numbers]
+        key = "layer" if method == MODEL else "step"
+        places = [float(n.setting[key]) for n in numbers]
         drawn = line(label(method), places, numbers, gaps=False, **self.look(method))
         return floored(drawn, floor) if floor else drawn
 
