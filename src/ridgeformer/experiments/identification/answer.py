@@ -59,6 +59,7 @@ def identify(
             parts[part.name] = {"left out": str(refusal)}
     settings = {
         "subject": subject.name,
+        "about": "",
         "task": task.to_dict(),
         "layers": len(q.model.places) - 1,
         "guess": {"kernel": q.guess.kernel.to_dict(), "ridge": q.guess.ridge, "source": q.guess.source},

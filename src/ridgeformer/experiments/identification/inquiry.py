@@ -114,6 +114,8 @@ class Inquiry:
         around = CandidateSetting.around(evidence.prompt, guess.kernel, guess.ridge)
         steps = max(MOST_STEPS, min(reading.layers, DEEPEST))
         among = candidates(evidence.prompt, around)
+        if not among:
+            raise Refusal(f"No registered solver runs on the {guess.kernel.name} kernel.")
         fits = fit_all(evidence, among, around, steps, lambda c: track(c, "trying candidates"))
         nearest = tuple(sorted(fits, key=lambda fit: fit.misfit))
         return Inquiry(subject, task, prompt, seed, guess, evidence, nearest)

@@ -97,7 +97,7 @@ def report(
             guess=guess,
             track=track,
         )
-    finding = replace(finding, settings={"about": about, **finding.settings})
+    finding = replace(finding, settings={**finding.settings, "about": about})
     page = page_of(finding)
     run.show(page.terminal)
     verdict = finding.settings["verdict"]
