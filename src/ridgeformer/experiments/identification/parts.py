@@ -21,15 +21,21 @@ from ridgeformer.analysis.layer_readouts import halves, support_reader
 from ridgeformer.analysis.symmetries import find_symmetries
 from ridgeformer.analysis.trajectories import NOTHING, Evidence, Fit, errors_of
 from ridgeformer.experiments.finding import Collector, Setting
-from ridgeformer.experiments.identification.inquiry import MODEL, Inquiry, Reader, plain_fit
-from ridgeformer.solvers import Precondition
+from ridgeformer.experiments.identification.inquiry import (
+    MODEL,
+    Inquiry,
+    Reader,
+    plain_fit,
+    reader_of,
+)
+from ridgeformer.solvers import EagerMachine, Precondition
 from ridgeformer.statistics import UNDEFINED, Estimate, estimate_of, estimates_of
 from ridgeformer.types import Refusal
 
 BASES: tuple[Precondition, ...] = get_args(Precondition)
-AT_SUPPORTS = 64
+AT_SUPPORTS = 32
 """The residuals at the supports take a query at each of them, and are read on at most so many prompts."""
-CHANGED = 64
+CHANGED = 48
 """Changed prompts are many, and each change is tried on at most so many of them."""
 
 Words = Mapping[str, Any]
@@ -97,15 +103,29 @@ def add_alignment(fit: Fit, evidence: Evidence, seed: int, out: Collector) -> No
             out.add("error of a step", fit.candidate.name, value, layer=layer, step=step)
 
 
-def filters(q: Inquiry, out: Collector) -> Words:
-    law = q.law
-    left_out = {}
+def bases(q: Inquiry) -> tuple[list[Precondition], dict[str, str]]:
+    """The preconditioned systems that differ from A, and why the others are left out."""
+    machine = EagerMachine(q.evidence.prompt, q.law.kernel, q.law.ridge)
+    used: list[Precondition] = []
+    left_out: dict[str, str] = {}
     for basis in BASES:
         try:
-            found = filters_of(q.model.read, law, q.prompt, precondition=basis, seed=q.seed)
+            scale = machine.inverse_preconditioner(basis)
         except Refusal as refusal:
             left_out[basis] = str(refusal)
             continue
+        if scale is not None and torch.allclose(scale, scale[:, :1].expand_as(scale), rtol=1e-9):
+            left_out[basis] = "Its entries are all equal, so that it changes no eigenvector."
+        else:
+            used.append(basis)
+    return used, left_out
+
+
+def filters(q: Inquiry, out: Collector) -> Words:
+    law = q.law
+    used, left_out = bases(q)
+    for basis in used:
+        found = filters_of(q.model.read, law, q.prompt, precondition=basis, seed=q.seed)
         add_filters(out, q.model, found, curves=basis == "none")
     for reader in q.readers[1:]:
         found = filters_of(reader.read, law, q.prompt, seed=q.seed)
@@ -126,8 +146,9 @@ def add_filters(out: Collector, reader: Reader, found: Filters, curves: bool) ->
 
 
 def additivity(q: Inquiry, out: Collector) -> Words:
+    """All candidates are measured, so that one with coefficients that depend on y is among the controls."""
     scored = halves(q.prompt)[1]
-    for reader in q.readers:
+    for reader in (q.model, *map(reader_of, q.fits)):
         found = defects(reader.read, q.task, scored, seed=q.seed)
         add_all(out, "additivity", reader, found.additivity)
         for factor, values in found.homogeneity.items():
@@ -139,13 +160,10 @@ def additivity(q: Inquiry, out: Collector) -> Words:
 
 def degree(q: Inquiry, out: Collector) -> Words:
     law = q.law
-    left_out, paces = {}, {}
-    for basis in BASES:
-        try:
-            found = degrees_of(q.model.read, law, q.prompt, precondition=basis, seed=q.seed)
-        except Refusal as refusal:
-            left_out[basis] = str(refusal)
-            continue
+    used, left_out = bases(q)
+    paces = {}
+    for basis in used:
+        found = degrees_of(q.model.read, law, q.prompt, precondition=basis, seed=q.seed)
         for number, value in zip(found.degrees, found.best, strict=True):
             out.add("best error", "polynomial", value, True, degree=number, basis=basis)
         paces[basis] = add_degrees(out, q.model, found)

@@ -85,11 +85,13 @@ def best_basis(view: View) -> str | None:
 
 def additivity(view: View) -> f.Section:
     resolution = view.finding.get("resolution", MODEL)
+    control = least_additive(view)
+    more = [] if control is None else [control.method]
     factors = list(dict.fromkeys(n.setting["factor"] for n in view.layers("homogeneity", MODEL)))
     panels = [
-        f.Panel("additivity", with_limit(view, view.curves("additivity", FLOOR)), AXES),
+        f.Panel("additivity", with_limit(view, view.curves("additivity", FLOOR, more)), AXES),
         *(
-            f.Panel(f"homogeneity, c = {signed(c)}", with_limit(view, view.curves("homogeneity", FLOOR, factor=c)), AXES)
+            f.Panel(f"homogeneity, c = {signed(c)}", with_limit(view, view.curves("homogeneity", FLOOR, more, factor=c)), AXES)
             for c in factors
         ),
     ]  # fmt: skip
@@ -103,9 +105,17 @@ def additivity(view: View) -> f.Section:
         "resolution": resolution,
         "error": view.finding.get("own error", MODEL),
         "largest": largest,
+        "control": control,
         "beyond": largest is not None and largest.ends[0] > resolution.ends[1],
     }
     return PROSE.section("additivity", f.Figure([panels[:2], panels[2:4]]), table, **words)
+
+
+def least_additive(view: View) -> f.Number | None:
+    """The largest defect of any candidate: what a method looks like whose coefficients depend on y."""
+    found = (view.layers("additivity", name) for name in view.part("candidates")["fits"])
+    every = [n for numbers in found for n in numbers if n.mean is not None]
+    return max(every, key=lambda n: n.value, default=None)
 
 
 def signed(value: float | str) -> str:

@@ -62,15 +62,19 @@ class View:
         drawn = line(label(method), places, numbers, gaps=False, **self.look(method))
         return floored(drawn, floor) if floor else drawn
 
-    def curves(self, measure: str, floor: float = 0.0, **setting: Any) -> list[f.Line]:
-        """Those of the candidates, and of the model on top of all."""
-        found = [self.curve(measure, m, floor, **setting) for m in reversed(self.methods)]
+    def curves(
+        self, measure: str, floor: float = 0.0, more: Sequence[str] = (), **setting: Any
+    ) -> list[f.Line]:
+        """Those of the candidates that were compared and of `more`, and of the model on top of all."""
+        methods = dict.fromkeys([*self.methods, *more])
+        found = [self.curve(measure, m, floor, **setting) for m in reversed(methods)]
         return [drawn for drawn in found if drawn.x]
 
     def look(self, method: str) -> dict[str, Any]:
         if method == MODEL:
             return {"color": PALETTE[0], "width": 4.0}
-        return {"color": PALETTE[1 + self.compared.index(method)], "dash": "dash"}
+        names = [*self.compared, method]
+        return {"color": PALETTE[1 + names.index(method)], "dash": "dash"}
 
 
 def label(method: str) -> str:
