@@ -23,7 +23,7 @@ from ridgeformer.experiments.identification.calibration import (
     Rate,
     shipped,
 )
-from ridgeformer.experiments.identification.inquiry import Guess, remembered
+from ridgeformer.experiments.identification.inquiry import Guess, InParts, remembered
 from ridgeformer.experiments.identification.measure import METHOD
 from ridgeformer.experiments.identification.page import SECTIONS, page_of
 from ridgeformer.experiments.identification.parts import PARTS
@@ -332,6 +332,17 @@ def test_a_reader_remembers_prompts_by_their_content():
     assert len(asked) == 1
     torch.testing.assert_close(again(prompt[2:]), prompt.y[None, 2:])
     assert len(asked) == 2
+
+
+def test_a_subject_that_is_read_in_parts_is_the_same(three_steps, monkeypatch):
+    monkeypatch.setattr(inquiry, "AT_ONCE", 5)
+    prompt, parts_ = TASK.draw(7, 0), InParts(three_steps)
+    assert [len(part) for part in inquiry.parts_of(prompt)] == [2, 2, 2, 1]
+    whole, again = three_steps.read(prompt), parts_.read(prompt)
+    for name in ("predictions", "queries", "supports"):
+        torch.testing.assert_close(getattr(again, name), getattr(whole, name))
+    torch.testing.assert_close(parts_.predict(prompt), whole.predictions)
+    assert parts_.name == three_steps.name
 
 
 def test_candidates_are_read_where_their_steps_were_found():

@@ -19,7 +19,7 @@ from ridgeformer.experiments.finding import Setting
 from ridgeformer.experiments.identification.cases import PROMPTS
 from ridgeformer.experiments.identification.measure import MOST_STEPS
 from ridgeformer.kernels import Kernel, Linear
-from ridgeformer.models import Reading, Subject
+from ridgeformer.models import Change, Reading, Subject
 from ridgeformer.solvers import kernel_eigenvalues
 from ridgeformer.tasks import GaussianLaw, LearnableTask, Prompt
 from ridgeformer.types import Refusal
@@ -36,6 +36,9 @@ DEEPEST = 24
 
 COMPARED = 3
 """So many of the nearest candidates are measured in the same way as the subject."""
+
+AT_ONCE = 512
+"""So many queries are read at a time; in a decoder each of them takes a sequence."""
 
 MODEL = "model"
 
@@ -76,6 +79,37 @@ class Reader:
 
 
 @dataclass(frozen=True)
+class InParts(Subject):
+    """The same subject, which reads a few prompts at a time; large tensors take longer, and more memory."""
+
+    inner: Subject
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return self.inner.name
+
+    def read(self, prompt: Prompt) -> Reading:
+        found = [self.inner.read(part) for part in parts_of(prompt)]
+        return Reading(
+            torch.cat([reading.predictions for reading in found]),
+            torch.cat([reading.queries for reading in found], 1),
+            torch.cat([reading.supports for reading in found], 1),
+        )
+
+    def predict(self, prompt: Prompt) -> Tensor:
+        return torch.cat([self.inner.predict(part) for part in parts_of(prompt)])
+
+    def changed(self, prompt: Prompt, layer: int, change: Change) -> Tensor:
+        return self.inner.changed(prompt, layer, change)
+
+
+def parts_of(prompt: Prompt) -> list[Prompt]:
+    """The prompts in parts with at most so many queries."""
+    size = max(1, AT_ONCE // prompt.phi_query.shape[1])
+    return [prompt[start : start + size] for start in range(0, len(prompt), size)]
+
+
+@dataclass(frozen=True)
 class Inquiry:
     """A subject on prompts of a task, with every candidate's fit, the nearest first."""
 
@@ -102,6 +136,7 @@ class Inquiry:
                 f"Half of the prompts fit, a quarter chooses and a quarter scores: give `prompts` of at least "
                 f"{FEWEST}, got {prompts}."
             )
+        subject = InParts(subject)
         prompt = task.draw(prompts, seed)
         reading = subject.read(prompt)
         check_reading(reading, min(prompts, SEARCHED), subject.name)

@@ -11,6 +11,8 @@ from ridgeformer.experiments.identification.view import PROSE, View
 from ridgeformer.experiments.wording import plain, shown, spread
 
 MEASURES = ("misfit", "interior", "unexplained", "systematic")
+NARROW = ("misfit", "interior", "un- explained", "systematic")
+"""The same for a terminal of 80 characters, where a header breaks at a space."""
 LEAST, MOST = 1e-4, 1.0
 """The colours of the alignment are for errors between these."""
 
@@ -38,8 +40,9 @@ def candidate_table(view: View, narrow: bool = False) -> f.Table:
         cells = [plain_or_none(n) if narrow else spread(n) for n in numbers]
         counts = [str(fit["steps"]), str(fit["free"])] if narrow else []
         rows.append([name, *cells, *counts, "yes" if name in accepted else "no"])
-    last = ["steps", "free", "ok"] if narrow else ["accepted"]
-    return f.Table(["candidate", *MEASURES, *last], rows)
+    if narrow:
+        return f.Table(["candidate", *NARROW, "steps", "free", "ok"], rows)
+    return f.Table(["candidate", *MEASURES, "accepted"], rows)
 
 
 def fitted_table(view: View) -> f.Table:
