@@ -253,8 +253,10 @@ def draw_matrices(figure: Matrices) -> Drawing:
             mode="markers", marker={"symbol": "circle-open", "size": 11, "color": "#e07b39", "line": {"width": 2.5}},
             showlegend=False, hoverinfo="skip", row=1, col=column,
         )  # fmt: skip
-        drawing.update_xaxes(title_text=maths(figure.x), type="category", row=1, col=column)
-        drawing.update_yaxes(type="category", autorange="reversed", row=1, col=column)
+        wide, tall = len(matrix.columns) - 0.5, len(matrix.rows) - 0.5
+        across = {"title_text": maths(figure.x), "type": "category", "range": [-0.5, wide]}
+        drawing.update_xaxes(across, row=1, col=column)
+        drawing.update_yaxes(type="category", range=[tall, -0.5], row=1, col=column)
     drawing.update_yaxes(title_text=maths(figure.y), row=1, col=1)
     bar: dict[str, Any] = {"title": {"text": maths(figure.scale), "side": "right"}}
     if figure.log:

@@ -170,7 +170,11 @@ def effective_ridge(view: View) -> f.Section:
         content.append(f.Figure.of([*found, own], f.Axes(LAYER, "effective ridge λ̂")))
         measures = ("effective ridge", "left at the effective ridge")
         pairs = [view.finding.select(m, MODEL) for m in measures]
-        rows = [(entry_name(row[0]), list(row)) for row in zip(*pairs, strict=True)]
+        # Where no λ is nearest, as for a layer that says nothing, nothing is left of it either.
+        rows = [
+            (entry_name(ridge), [ridge, None if ridge.mean is None else left])
+            for ridge, left in zip(*pairs, strict=True)
+        ]
         header = ["layer", "λ̂", "left at λ̂"]
         content.append(table_of(header, [*some(rows[:-1]), rows[-1]]))
     last = view.own("effective ridge") if "ridge" in words else None
