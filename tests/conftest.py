@@ -70,3 +70,11 @@ def fast_report(tmp_path_factory):
     out = tmp_path_factory.mktemp("verify")
     with without_checks():
         return verify(list(THEOREMS.values()), out, seed=0, fast=True), out
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from browsing import started_browser
+
+    with started_browser() as started:
+        yield started

@@ -71,7 +71,7 @@ _HOMES = {
         "trajectory",
     ],
     "ridgeformer.training": ["Recipe", "TrainedModel"],
-    "ridgeformer.experiments": ["SolverReport", "evaluate", "verify_solver"],
+    "ridgeformer.experiments": ["SolverReport", "evaluate", "identify", "verify_solver"],
     "ridgeformer.export": ["Exporter", "GPT2", "prefix_mask"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

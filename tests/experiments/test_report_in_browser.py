@@ -1,32 +1,13 @@
 """The report of `verify`, opened in a real browser that is off the network."""
 
-import shutil
-from pathlib import Path
-
 import pytest
+from browsing import opened
 
 from ridgeformer.experiments.theorems import THEOREMS, verify
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
 WIDTHS = (1366, 1024)
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is in the extra [dev]")
-    found = next((path for path in map(shutil.which, NAMES) if path), None)
-    with api.sync_playwright() as playwright:
-        own = playwright.chromium.executable_path
-        if found is None and not Path(own).exists():
-            pytest.skip(
-                "The report is not tested in a browser, since there is none: "
-                "`apt-get install chromium` or `playwright install chromium` brings one."
-            )
-        started = playwright.chromium.launch(executable_path=found or own, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -34,24 +15,6 @@ def short_report(unchecked, tmp_path_factory):
     out = tmp_path_factory.mktemp("short")
     verify([THEOREMS["chebyshev-worst-mode"], THEOREMS["query-error"]], out, fast=True)
     return out / "index.html"
-
-
-def opened(browser, path, width):
-    """The page, after its figures are drawn, and everything that went wrong on the way."""
-    # Offline: whatever is asked of the network fails, and is told.
-    context = browser.new_context(viewport={"width": width, "height": 768}, offline=True)
-    page, troubles = context.new_page(), []
-    page.on("console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else 0)
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on("requestfailed", lambda request: troubles.append(request.url))
-    page.on(
-        "request",
-        lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else troubles.append(request.url),
-    )  # fmt: skip
-    page.goto(path.as_uri())
-    page.wait_for_function("window.Plotly !== undefined && document.readyState === 'complete'")
-    page.wait_for_timeout(500)
-    return page, troubles
 
 
 FIGURES = """() => [...document.querySelectorAll('.plotly-graph-div')].map(div => {

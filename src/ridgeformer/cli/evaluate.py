@@ -11,7 +11,7 @@ from ridgeformer.cli import options as o
 
 
 def evaluate(
-    model: o.Model,
+    model: o.SavedOrShipped,
     task: Annotated[
         list[str] | None,
         typer.Option(

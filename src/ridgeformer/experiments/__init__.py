@@ -1,4 +1,4 @@
-"""What is measured with the library: theorems, studies, evaluations and the demo, and their pages.
+"""What is measured with the library: theorems, studies, evaluations, identifications and the demo, and their pages.
 
 This is the only door to the experiments; each is imported when it is asked for.
 """
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ridgeformer.experiments.demonstration import demo
     from ridgeformer.experiments.evaluation import evaluate
     from ridgeformer.experiments.finding import Finding
+    from ridgeformer.experiments.identification import identify, identify_model, report
     from ridgeformer.experiments.studies import STUDIES, Study, run_study
     from ridgeformer.experiments.theorems import (
         THEOREMS,
@@ -24,6 +25,7 @@ _HOMES = {
     "demonstration": ["demo"],
     "evaluation": ["evaluate"],
     "finding": ["Finding"],
+    "identification": ["identify", "identify_model", "report"],
     "studies": ["STUDIES", "Study", "run_study"],
     "theorems": ["THEOREMS", "SolverReport", "Theorem", "chosen", "verify", "verify_solver"],
 }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ridgeformer.experiments.finding import Axes, Figure, Heatmap, Line, Panel
+from ridgeformer.experiments.finding import Axes, Figure, Heatmap, Line, Matrices, Panel
 from ridgeformer.experiments.wording import maths
 
 if TYPE_CHECKING:
@@ -28,8 +28,13 @@ SIGNED = 1e3
 """The residual stream is coloured by sign(v)·log10(1 + SIGNED·|v|)."""
 
 
-def draw(figure: Figure | Heatmap) -> Drawing:
-    return draw_heatmap(figure) if isinstance(figure, Heatmap) else draw_panels(figure)
+def draw(figure: Figure | Heatmap | Matrices) -> Drawing:
+    match figure:
+        case Heatmap():
+            return draw_heatmap(figure)
+        case Matrices():
+            return draw_matrices(figure)
+    return draw_panels(figure)
 
 
 def draw_panels(figure: Figure) -> Drawing:
@@ -222,3 +227,43 @@ def draw_heatmap(figure: Heatmap) -> Drawing:
     colours = {"colorscale": "RdBu_r", "cmid": 0, "cmin": -4, "cmax": 4, "colorbar": bar}
     drawing.update_layout(coloraxis=colours)
     return style(drawing, 120 + 24 * sum(heights), plot_bgcolor="#eef1f5")
+
+
+def draw_matrices(figure: Matrices) -> Drawing:
+    """Matrices beside each other; a mark is an open circle in its cell."""
+    from plotly.subplots import make_subplots
+
+    columns = len(figure.panels)
+    drawing = make_subplots(
+        cols=columns, horizontal_spacing=0.25 / columns, subplot_titles=[maths(m.title) for m in figure.panels]
+    )  # fmt: skip
+    every = [v for m in figure.panels for row in m.values for v in row if isfinite(v)]
+    low, high = figure.limits or (min(every, default=0.0), max(every, default=1.0))
+    for column, matrix in enumerate(figure.panels, start=1):
+        values = np.asarray(matrix.values, float)
+        z = np.clip(values, low, high)
+        drawing.add_heatmap(
+            z=np.log10(z) if figure.log else z, x=list(matrix.columns), y=list(matrix.rows),
+            text=[[f"{v:.3g}" for v in row] for row in values], coloraxis="coloraxis",
+            texttemplate="%{text}" if figure.written else None, xgap=1, ygap=1,
+            hovertemplate=f"{figure.y} %{{y}}, {figure.x} %{{x}}: %{{text}}<extra></extra>", row=1, col=column,
+        )  # fmt: skip
+        drawing.add_scatter(
+            x=[matrix.columns[c] for _, c in matrix.marked], y=[matrix.rows[r] for r, _ in matrix.marked],
+            mode="markers", marker={"symbol": "circle-open", "size": 11, "color": "#e07b39", "line": {"width": 2.5}},
+            showlegend=False, hoverinfo="skip", row=1, col=column,
+        )  # fmt: skip
+        wide, tall = len(matrix.columns) - 0.5, len(matrix.rows) - 0.5
+        across = {"title_text": maths(figure.x), "type": "category", "range": [-0.5, wide]}
+        drawing.update_xaxes(across, row=1, col=column)
+        drawing.update_yaxes(type="category", range=[tall, -0.5], row=1, col=column)
+    drawing.update_yaxes(title_text=maths(figure.y), row=1, col=1)
+    bar: dict[str, Any] = {"title": {"text": maths(figure.scale), "side": "right"}}
+    if figure.log:
+        ticks = range(floor(log10(low)), floor(log10(high)) + 1)
+        bar |= {"tickvals": list(ticks), "ticktext": [f"{10.0**t:g}" for t in ticks]}
+        low, high = log10(low), log10(high)
+    scale = {"colorscale": "Blues" if figure.written else "Viridis", "cmin": low, "cmax": high}
+    drawing.update_layout(coloraxis={**scale, "colorbar": bar})
+    tallest = max(len(m.rows) for m in figure.panels)
+    return style(drawing, 190 + 26 * tallest, plot_bgcolor="#eef1f5")

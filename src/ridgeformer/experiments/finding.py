@@ -136,6 +136,36 @@ class Heatmap:
 
 
 @dataclass(frozen=True)
+class Matrix:
+    """Values by row and column; NaN leaves a cell empty."""
+
+    title: str
+    rows: Sequence[str]
+    columns: Sequence[str]
+    values: Sequence[Sequence[float]]
+    marked: Sequence[tuple[int, int]] = ()
+    """The row and the column of cells that are marked."""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Matrices beside each other, whose values are colours on one scale."""
+
+    panels: Sequence[Matrix]
+    x: str
+    """What columns are."""
+    y: str
+    """What rows are."""
+    scale: str
+    """What the values are."""
+    limits: tuple[float, float] | None = None
+    """Values beyond have the colour of the limit."""
+    log: bool = False
+    written: bool = False
+    """Whether values are written into the cells."""
+
+
+@dataclass(frozen=True)
 class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -158,7 +188,7 @@ class Paragraph:
     """How it is set."""
 
 
-Block = Paragraph | Table | Figure | Heatmap
+Block = Paragraph | Table | Figure | Heatmap | Matrices
 
 
 @dataclass(frozen=True)
@@ -203,7 +233,7 @@ class Finding:
     """What the figures show."""
     verdict: str = ""
     """holds, VIOLATED or vacuous, where something is claimed."""
-    figures: Sequence[Figure | Heatmap] = ()
+    figures: Sequence[Figure | Heatmap | Matrices] = ()
     tables: Sequence[Table] = ()
 
     @property

@@ -46,7 +46,7 @@ def environment() -> Environment:
     return made
 
 
-def drawn(figure: f.Figure | f.Heatmap) -> Markup:
+def drawn(figure: f.Figure | f.Heatmap | f.Matrices) -> Markup:
     from plotly.io import to_html
 
     config = {"displaylogo": False, "modeBarButtons": [["toImage", "resetScale2d"]]}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from textwrap import wrap
@@ -12,7 +13,14 @@ from typing import Any, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import track
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    track,
+)
 from rich.table import Table as RichTable
 
 from ridgeformer.experiments.finding import Page, Table
@@ -36,6 +44,18 @@ class Run:
     def track(self, cases: Collection[T], doing: str = "measuring") -> Iterable[T]:
         """The cases, under a progress bar that vanishes."""
         return track(cases, doing, console=self.console, transient=True)
+
+    @contextmanager
+    def bars(self) -> Iterator[Callable[[Sequence[Any], str], Iterable[Any]]]:
+        """What tracks several loops, also one within another, under bars that vanish at the end."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            yield lambda cases, doing: progress.track(cases, description=doing)
 
     def show(self, tables: Mapping[str, Table]) -> None:
         for title, table in tables.items():

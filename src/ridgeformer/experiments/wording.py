@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import nan
+from dataclasses import replace
+from math import isnan, nan
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -47,6 +48,16 @@ def line(
     if bars:
         options |= {"low": [n.ends[0] for n in numbers], "high": [n.ends[1] for n in numbers]}
     return Line(name, x, y, color=color, **options)
+
+
+def floored(drawn: Line, floor: float) -> Line:
+    """Nothing lies below the floor, where a logarithmic axis has no use for it; a gap stays a gap."""
+
+    def raised(values: Sequence[float]) -> list[float]:
+        return [v if isnan(v) else max(v, floor) for v in values]
+
+    low, high = (None if end is None else raised(end) for end in (drawn.low, drawn.high))
+    return replace(drawn, y=raised(drawn.y), low=low, high=high)
 
 
 def shown(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.figures import PALETTE
 from ridgeformer.experiments.page import Prose
-from ridgeformer.experiments.wording import line, plain, shown, spread
+from ridgeformer.experiments.wording import floored, line, plain, shown, spread
 
 PROSE = Prose("evaluation")
 MODEL, BEST, UNAWARE = "model", "best", "unaware"
@@ -133,7 +133,7 @@ class View:
         if highest is None:
             axes = replace(axes, log_y=False, y_limits=(LOWEST, 1.05))
         else:
-            lines = [floored(drawn) for drawn in lines]
+            lines = [floored(drawn, FLOOR) for drawn in lines]
             heights = [min(v, highest) for drawn in lines for v in drawn.y if not isnan(v)] or [1.0]
             axes = replace(axes, y_limits=(min(heights) / 2, 2 * max(heights)))
         trained = self.finding.settings["trained supports"]
@@ -232,12 +232,3 @@ def cell_of(number: f.Number | None, narrow: bool) -> str:
     if number.measure == RATE and number.mean is not None:
         return f"{float(f'{number.mean:.2g}'):,.0f}"
     return plain(number.value) if narrow and number.measure != "excess" else spread(number)
-
-
-def floored(drawn: f.Line) -> f.Line:
-    """Nothing lies below FLOOR, where a logarithmic axis has no use for it; a gap stays a gap."""
-
-    def raised(values: Sequence[float] | None) -> list[float]:
-        return [v if isnan(v) else max(v, FLOOR) for v in values or ()]
-
-    return replace(drawn, y=raised(drawn.y), low=raised(drawn.low), high=raised(drawn.high))

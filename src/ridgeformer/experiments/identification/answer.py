@@ -1,0 +1,135 @@
+"""Which solver does a model run? All evidence on one subject, and the verdict, as plain numbers and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from math import inf
+from typing import Any
+
+from ridgeformer.analysis.verdict import Account, Findings, Limits, Verdict, accepts, judge
+from ridgeformer.experiments.finding import Collector, Finding
+from ridgeformer.experiments.identification.calibration import Calibration, shipped
+from ridgeformer.experiments.identification.inquiry import Guess, Inquiry, Track
+from ridgeformer.experiments.identification.parts import PARTS
+from ridgeformer.experiments.run import check_seed
+from ridgeformer.models import Subject
+from ridgeformer.tasks import LearnableTask
+from ridgeformer.transformer.threads import one_thread_each
+from ridgeformer.types import Refusal
+
+PROMPTS = 256
+
+
+def in_silence(cases: Sequence[Any], doing: str) -> Iterable[Any]:
+    return cases
+
+
+@one_thread_each
+def identify(
+    subject: Subject,
+    task: LearnableTask,
+    *,
+    prompts: int = PROMPTS,
+    seed: int = 0,
+    calibration: Calibration | None = None,
+    guess: Guess | None = None,
+    track: Track = in_silence,
+) -> Finding:
+    """Everything that is found about a subject on prompts of a task.
+
+    The search for a candidate's numbers begins at `guess`, or at the task's own kernel and λ. The
+    limits of the verdict are those of `calibration`, or of the one that is shipped. The same seed gives the
+    same finding.
+    """
+    check_seed(seed, below=62)
+    known = calibration or shipped()
+    (q,) = [
+        Inquiry.into(subject, task, prompts, seed, guess, track)
+        for _ in track((0,), "fitting candidates")
+    ]
+    found = Findings.of(q.fits, q.evidence)
+    verdict = judge(found, known.limits, seed)
+    out = Collector(prompts, seed)
+    parts: dict[str, Any] = {}
+    for part in track(PARTS, "gathering evidence"):
+        try:
+            parts[part.name] = dict(part.measure(q, out))
+        except Refusal as refusal:
+            parts[part.name] = {"left out": str(refusal)}
+    settings = {
+        "subject": subject.name,
+        "about": "",
+        "task": task.to_dict(),
+        "layers": len(q.model.places) - 1,
+        "guess": {"kernel": q.guess.kernel.to_dict(), "ridge": q.guess.ridge, "source": q.guess.source},
+        "searched": len(q.evidence.prompt),
+        "compared": [fit.candidate.name for fit in q.compared],
+        "verdict": described(verdict, found, known),
+        "calibration": known.to_dict() | {"sentence": known.sentence},
+        "parts": parts,
+    }  # fmt: skip
+    measures = {name: meaning for part in PARTS for name, meaning in part.measures.items()}
+    told = {number.measure for number in out.numbers}
+    return Finding(
+        "identify",
+        seed,
+        prompts,
+        settings,
+        {name: meaning for name, meaning in measures.items() if name in told},
+        out.numbers,
+    )
+
+
+def described(verdict: Verdict, found: Findings, calibration: Calibration) -> dict[str, Any]:
+    return {
+        "kind": verdict.kind,
+        "names": list(verdict.names),
+        "why": verdict.why,
+        "sentence": verdict.sentence,
+        "accepted": [one.name for one in found.accounts if accepts(one, calibration.limits)],
+        "combination": found.together if found.together < inf else None,
+        "what would change it": what_would_change(verdict, found, calibration.limits),
+        "calibrated": calibration.cases > 0,
+    }
+
+
+def beyond(one: Account, limits: Limits) -> dict[str, float]:
+    """By limit, how many times as large as allowed a candidate's value is."""
+    return {
+        field.name: getattr(one, field.name) / getattr(limits, field.name)
+        for field in fields(limits)
+    }
+
+
+def what_would_change(verdict: Verdict, found: Findings, limits: Limits) -> str:
+    """The candidate that is nearest to another verdict, and the numbers that stand between."""
+    rejected = [one for one in found.accounts if not accepts(one, limits)]
+    nearest = min(rejected, key=lambda one: max(beyond(one, limits).values()), default=None)
+    said = []
+    if verdict.kind == "solver":
+        first = next(one for one in found.accounts if one.name == verdict.names[0])
+        tight = max(beyond(first, limits).items(), key=lambda item: item[1])
+        said.append(
+            f"The verdict would fall if {first.name} had {tight[0]} > {getattr(limits, tight[0]):.2g} "
+            f"(it has {getattr(first, tight[0]):.2g})"
+        )
+        worse = [one.name for one in found.accounts if accepts(one, limits)]
+        worse = [name for name in worse if name not in verdict.names]
+        if worse:
+            said.append(
+                f"If the difference on the same prompts were chance, {' and '.join(worse)} would be named, too"
+            )
+    if verdict.kind == "mixture":
+        said.append(
+            f"The verdict would fall if the combination left more than {limits.systematic:.2g} unexplained, "
+            f"and not {found.together:.2g}"
+        )
+    if nearest is not None:
+        over = [name for name, times in beyond(nearest, limits).items() if times > 1]
+        needs = " and ".join(
+            f"{name} ≤ {getattr(limits, name):.2g} (it has {getattr(nearest, name):.2g})"
+            for name in over
+        )
+        said.append(f"If {nearest.name} had {needs}, it would be accepted")
+    return "".join(f"{text}. " for text in said).strip()

@@ -1,0 +1,109 @@
+"""Identifies a model, prints the verdict and the candidates, and writes the page and its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from ridgeformer.compiler import CompiledModel
+from ridgeformer.experiments.chosen import chosen_model, described, task_of, tasks_of
+from ridgeformer.experiments.finding import Finding
+from ridgeformer.experiments.identification.answer import PROMPTS, identify
+from ridgeformer.experiments.identification.calibration import Calibration, shipped
+from ridgeformer.experiments.identification.inquiry import Guess
+from ridgeformer.experiments.identification.page import page_of
+from ridgeformer.experiments.run import Run, check_seed
+from ridgeformer.kernels import kernel_from
+from ridgeformer.models import Model, Subject
+from ridgeformer.models import subject as subject_of
+from ridgeformer.tasks import LearnableTask
+
+QUERIES = 8
+"""So many queries of a prompt are read; no query of a saved model sees another one."""
+
+
+def identify_model(
+    name: str | Path,
+    out: str | Path,
+    *,
+    task: str | None = None,
+    prompts: int = PROMPTS,
+    seed: int = 0,
+    calibration: str | Path | None = None,
+    steps: int | None = None,
+    console: Console | None = None,
+) -> Finding:
+    """Identifies the model of a directory, or the shipped model of that name, on its own task or on `task`.
+
+    A looped model runs as many steps as `steps` says.
+    """
+    check_seed(seed, below=62)
+    known = shipped() if calibration is None else Calibration.load(calibration)
+    model = chosen_model(name)
+    if task is None:
+        (asked,) = tasks_of(model, ()).values()
+    else:
+        asked = task_of(model, task)[1]
+    asked = replace(asked, queries=QUERIES)
+    about = described(model, name)["model"]
+    one = subject_of(model, steps=steps, name=about.partition(": ")[0])
+    prompt = asked.draw(max(prompts, 1), seed)
+    model.check(prompt)
+    return report(
+        one,
+        asked,
+        out,
+        prompts=prompts,
+        seed=seed,
+        calibration=known,
+        guess=guess_of(model, asked),
+        about=about.partition(": ")[2],
+        console=console,
+    )
+
+
+def guess_of(model: Model, task: LearnableTask) -> Guess | None:
+    """A compiled model's own kernel and λ, where the search may begin; its solver is not told."""
+    if not isinstance(model, CompiledModel):
+        return None
+    laws, c = task.laws(), model.certificate
+    ridge = c.ridge if c.ridge is not None else laws[0].ridge if laws else 1.0
+    return Guess(kernel_from(c.kernel), ridge, "the model's certificate")
+
+
+def report(
+    subject: Subject,
+    task: LearnableTask,
+    out: str | Path,
+    *,
+    prompts: int = PROMPTS,
+    seed: int = 0,
+    calibration: Calibration | None = None,
+    guess: Guess | None = None,
+    about: str = "",
+    console: Console | None = None,
+) -> Finding:
+    """Identifies any subject, prints the verdict and the candidates, and writes findings.json and the page."""
+    run = Run(out, "findings.json", console)
+    with run.bars() as track:
+        finding = identify(
+            subject,
+            task,
+            prompts=prompts,
+            seed=seed,
+            calibration=calibration,
+            guess=guess,
+            track=track,
+        )
+    finding = replace(finding, settings={**finding.settings, "about": about})
+    page = page_of(finding)
+    run.show(page.terminal)
+    verdict = finding.settings["verdict"]
+    for said in (verdict["sentence"], verdict["what would change it"]):
+        run.console.print(said, markup=False, highlight=False)
+    if not verdict["calibrated"]:
+        run.console.print(finding.settings["calibration"]["sentence"], markup=False)
+    run.write(page, finding.to_dict())
+    return finding
