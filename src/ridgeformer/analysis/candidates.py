@@ -137,13 +137,16 @@ class Candidate:
             "coefficients": ("supports", alpha),
             "fitted values": ("supports", fitted),
         }
-        features = setting.kernel.factor(prompt.phi)
+        mapped = setting.kernel.dot_product(prompt.features)
         for name, value in states[-1]._asdict().items():
-            if features is not None and is_operator(value, prompt):
+            if mapped is not None and is_operator(value, prompt):
                 images = [getattr(s, name) for s in states]
                 first = next(x for x in images if x is not None)
                 images = [torch.zeros_like(first) if x is None else x for x in images]
-                found[f"images under {name}"] = ("supports", torch.stack(images) @ features)
+                found[f"images under {name}"] = (
+                    "supports",
+                    torch.stack(images) @ mapped(prompt.phi),
+                )
         return found
 
     def tuned(self, prompt: Prompt, setting: Setting) -> bool:

@@ -19,20 +19,28 @@ from ridgeformer.analysis.trajectories import (
     choices,
 )
 
-FIRST_STRETCHES = tuple(np.log([1.0, 1.25, 1.6, 2.0, 3.0, 10.0, 40.0]))
-FIRST_RIDGES = tuple(np.log([0.7, 1.0, 1.4]))
-"""A search first tries these multiples of the largest eigenvalue as the upper end of the interval, and of λ."""
+FINE = tuple(np.arange(0.05, 0.85, 0.05))
+STRETCHES = tuple(np.log([1.0, 1.25, 1.6, 2.0, 3.0, 10.0, 40.0]))
+RIDGES = tuple(np.log([0.7, 1.4]))
+"""A search first tries multiples of the largest eigenvalue as the upper end of the interval, and multiples of λ. Many
+steps depend so much on the former that the middle of its range is searched closely."""
 
-EVALUATIONS = 35
-"""A search tries so many settings for each number that is free."""
+BOUNDS = {"ridge": (-2.0, 2.0), "hi": (-0.7, 4.0), "lo": (-3.0, 3.0), "width": (-1.0, 1.0)}
+"""How far the logarithm of each number may be moved."""
+
+ROUNDS = ((5, 10), (2, 35))
+"""In each round a search goes on with as many numbers of steps of a candidate, and tries so many settings for each
+number that is free. What the first settings cost says little of what is found with them, so that the first
+round is short and wide."""
 
 TOO_FAR = 0.5
 """If the first settings of all candidates cost more than this, none of them is near, and the search ends."""
 
-HOPEFUL, LENGTHS = 30.0, 4
-"""It goes on with as many numbers of steps of each candidate, if their cost is within this factor of the least."""
+HOPEFUL = 20.0
+"""It goes on with what costs up to this factor more than the best."""
 
-MUCH_MORE, EXPLAINED, NEARLY, WORSE = 5.0, 1e-6, 0.05, 1.5
+MUCH_MORE, WORSE = 5.0, 1.5
+EXPLAINED, NEARLY, NOISE = 1e-6, 0.05, 1e-3
 
 
 def fit_all(
@@ -57,16 +65,18 @@ def go_on(searches: Sequence[Search]) -> None:
 
     Then only candidates with fewer free numbers are tried, which the one that was found may contain.
     """
-    starts = sorted((start for search in searches for start in search.starts), key=lambda s: s.cost)
-    limit, freest = HOPEFUL * starts[0].cost, None
-    left = {id(search): LENGTHS for search in searches}
-    for search, stride, length, cost in starts:
-        hopeful = cost <= limit and left[id(search)] > 0
-        if hopeful and (freest is None or len(search.free) < freest):
-            left[id(search)] -= 1
-            search.minimise(stride, length)
-            if search.settled:
-                freest = len(search.free)
+    freest: int | None = None
+    for lengths, evaluations in ROUNDS:
+        starts = sorted((s for search in searches for s in search.starts), key=lambda s: s.cost)
+        limit, left = HOPEFUL * starts[0].cost, {id(search): lengths for search in searches}
+        for search, stride, steps, cost in starts:
+            hopeful = cost <= limit and left[id(search)] > 0
+            if hopeful and (freest is None or len(search.free) < freest):
+                left[id(search)] -= 1
+                search.minimise(stride, steps, evaluations)
+                if search.settled:
+                    search.minimise(stride, steps, ROUNDS[-1][1])
+                    freest = len(search.free)
 
 
 class Tried(NamedTuple):
@@ -100,9 +110,15 @@ class Search:
         strides = (1,) if candidate.most_steps == 1 else (1, 2)
         self.tried: dict[int, list[Tried]] = {n: [] for n in strides}
         self.chosen: dict[int, Tried] = {}
-        stretches = FIRST_STRETCHES if "hi" in self.free else (0.0,)
-        ridges = FIRST_RIDGES if "ridge" in self.free else (0.0,)
-        for stride, stretch, ridge in product(strides, stretches, ridges):
+        stretches = STRETCHES if "hi" in self.free else (0.0,)
+        ridges = RIDGES if "ridge" in self.free else ()
+        closely = FINE if "hi" in self.free else ()
+        tried = [
+            *product(strides, stretches, (0.0,)),
+            *product((1,), closely, (0.0,)),
+            *product((1,), stretches[1:4] or stretches, ridges),
+        ]
+        for stride, stretch, ridge in tried:
             most = steps if candidate.most_steps is None else candidate.most_steps // stride
             self.attempt(stride, {"hi": stretch, "ridge": ridge}, range(1, most + 1))
 
@@ -120,10 +136,13 @@ class Search:
 
     @property
     def settled(self) -> bool:
-        """Whether a trajectory of several steps is in the layers, up to round-off, and ends near the
-        prediction."""
+        """Whether a trajectory of several steps is in the layers, up to round-off, and ends in the prediction, up to
+        noise."""
         best = self.chosen.get(1, self.best(1))
-        return best.steps > 2 and best.inside < EXPLAINED and best.cost < NEARLY
+        if best.steps <= 2 or best.inside >= EXPLAINED or best.cost >= NEARLY:
+            return False
+        found = self.at(1, best.by, [best.steps])[0]
+        return found.systematic(self.evidence, self.evidence.split.choose) < NOISE
 
     def attempt(self, stride: int, by: dict[str, float], lasts: Sequence[int]) -> None:
         """Tries a setting with each of these numbers of steps."""
@@ -145,7 +164,7 @@ class Search:
             for (stride, steps), cost in costs.items()
         ]
 
-    def minimise(self, stride: int, steps: int) -> None:
+    def minimise(self, stride: int, steps: int, evaluations: int) -> None:
         """Nelder and Mead's search for the free numbers, from the best so far.
 
         Where it ends near, it goes on for the product of both errors, in which noise on predictions is a
@@ -155,7 +174,8 @@ class Search:
         if not self.free:
             return
         here = [one for one in self.tried[stride] if one.steps == steps]
-        self.descend(stride, steps, min(here, key=lambda one: one.cost).by, 0.3, lambda c: c.cost)
+        first, most = min(here, key=lambda one: one.cost).by, evaluations * len(self.free)
+        self.descend(stride, steps, first, 0.3, most, lambda one: one.cost)
         best = self.best(stride)
         if best.steps == steps and best.cost < NEARLY:
             limit = WORSE * best.cost
@@ -163,7 +183,7 @@ class Search:
             def goal(one: Tried) -> float:
                 return product_of_errors(one) if one.cost <= limit else one.cost / limit
 
-            self.descend(stride, steps, best.by, 0.03, goal)
+            self.descend(stride, steps, best.by, 0.03, most, goal)
             here = [one for one in self.tried[stride] if one.steps == steps]
             self.chosen[stride] = min(here, key=goal)
 
@@ -173,6 +193,7 @@ class Search:
         steps: int,
         start: Mapping[str, float],
         reach: float,
+        most: int,
         goal: Callable[[Tried], float],
     ) -> None:
         first = np.array([start.get(name, 0.0) for name in self.free])
@@ -185,8 +206,9 @@ class Search:
             at,
             first,
             method="Nelder-Mead",
+            bounds=[BOUNDS[name] for name in self.free],
             options={
-                "maxfev": EVALUATIONS * len(first),
+                "maxfev": most,
                 "xatol": 1e-5,
                 "fatol": 1e-10,
                 "initial_simplex": first

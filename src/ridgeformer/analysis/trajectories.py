@@ -76,11 +76,6 @@ class Evidence:
             layers.tolist(),
         )
 
-    @property
-    def finite(self) -> bool:
-        """Whether predictions are numbers that can be compared."""
-        return bool(torch.isfinite(self.predictions.square().sum()))
-
 
 def spread(tokens: int) -> Tensor:
     """Up to `TOKENS` positions, evenly spread."""
@@ -109,8 +104,8 @@ class Fit:
     null: Float[Tensor, "steps score"]
     """e_t of every step, read from the embedding and the candidate's own last step alone."""
     systematic: float
-    """The part of the prediction that is not the candidate's, and that the last layer knows of: noise on
-    predictions is in no layer, another way of predicting is."""
+    """The part of the prediction that is not the candidate's, and that is no noise: the last layer tells what
+    the model predicts without noise, and the candidate's steps what it should predict."""
 
     @property
     def interior(self) -> float:
@@ -152,6 +147,9 @@ class Choice:
     signals: Mapping[str, Signal]
     """Of the steps that are looked for, with the start."""
 
+    def systematic(self, evidence: Evidence, prompts: slice) -> float:
+        return systematic(evidence, self.signals["predictions"][1], prompts)
+
     def scored(self, evidence: Evidence) -> Fit:
         errors = {
             name: errors_of(evidence, s, evidence.split.score) for name, s in self.signals.items()
@@ -175,7 +173,7 @@ class Choice:
             torch.stack(steps),
             away(evidence, self.signals["predictions"][1], evidence.split.score),
             torch.stack([ends[name][t] for t, name in enumerate(self.names)]),
-            systematic(evidence, self.signals["predictions"][1]),
+            self.systematic(evidence, evidence.split.score),
         )
 
 
@@ -260,11 +258,15 @@ def away(evidence: Evidence, predictions: Tensor, prompts: slice) -> Float[Tenso
     return (wanted - predictions[-1, prompts]).square().sum(-1).mean(-1) / size
 
 
-def systematic(evidence: Evidence, predictions: Tensor) -> float:
-    """How much of the mean square of predictions is a difference from the last step that a readout of the last
-    layer finds, on the prompts that score."""
-    rest = (evidence.predictions - predictions[-1])[:, evidence.places["queries"]]
-    prompts = evidence.split.score
-    unread = evidence.readouts["queries"].errors(rest[None], prompts)[-1, 0]
+def systematic(
+    evidence: Evidence, predictions: Float[Tensor, "steps1 batch q r"], prompts: slice
+) -> float:
+    """How much of the mean square of predictions is a difference from the last step that the last layer and
+    the candidate's own steps tell, together, on these prompts."""
+    places = evidence.places["queries"]
+    steps = predictions[1:, :, places].permute(1, 2, 0, 3).flatten(2)
+    known = torch.cat([evidence.readouts["queries"].columns[-1], steps], dim=-1)
+    rest = (evidence.predictions - predictions[-1])[:, places]
+    untold = Readouts(known[None], evidence.split.fit).errors(rest[None], prompts)[0, 0]
     size = max(float(evidence.predictions[prompts].square().sum(-1).mean()), TINY)
-    return max(0.0, float((rest[prompts].square().sum(-1).mean(-1) - unread).mean()) / size)
+    return max(0.0, float((rest[prompts].square().sum(-1).mean(-1) - untold).mean()) / size)

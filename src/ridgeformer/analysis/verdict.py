@@ -1,8 +1,8 @@
 """The verdict: the candidates that the evidence cannot tell apart, a mixture, or none of these.
 
 A candidate is **accepted** if its steps are in the layers (`interior` is small), if its last step is the subject's
-prediction (`unexplained` is small), and if what is left of the prediction is noise rather than something that
-the last layer knows of (`systematic` is small). Of the accepted ones those stay that are not worse than another
+prediction (`unexplained` is small), and if what is left of the prediction is noise rather than another way of
+predicting (`systematic` is small). Of the accepted ones those stay that are not worse than another
 by more than chance; the one with the fewest numbers that were fitted is named first, because a method with
 more numbers may contain it. If no candidate is accepted, but the trajectories of
 several are there, and a combination of their ends is the prediction, the subject is a **mixture**. The limits
@@ -24,6 +24,9 @@ from ridgeformer.statistics import estimate_of
 
 PERHAPS_THERE = 0.05
 """The trajectories that a combination is made of leave at most this between the ends."""
+
+FEW = 2
+"""As many steps say nothing of a method with as many numbers to fit: almost any method has them."""
 
 FACTOR = 2.0
 """A candidate with one number more to fit must explain this many times as much to be told from a simpler one."""
@@ -70,7 +73,7 @@ class Account:
     unexplained: float
     systematic: float
     inside: tuple[float, ...]
-    """The errors of its steps, for each prompt that scores."""
+    """The errors of its steps, for each prompt that scores, in units of what the ends tell of them."""
     away: tuple[float, ...]
     """The distance of its last step from the prediction, likewise."""
 
@@ -83,7 +86,7 @@ class Account:
             fit.interior,
             fit.unexplained,
             fit.systematic,
-            tuple(fit.errors.mean(0).tolist()),
+            tuple((fit.errors.mean(0) / max(float(fit.null.mean()), NOTHING)).tolist()),
             tuple(fit.away.tolist()),
         )
 
@@ -98,16 +101,19 @@ class Findings:
 
     accounts: tuple[Account, ...]
     finite: bool
-    """Whether its predictions are finite numbers; else there is nothing to account for."""
+    """Whether its predictions and streams are finite numbers; else there is nothing to account for."""
     together: float
     """How much of the prediction a combination of the ends of those trajectories leaves that are there."""
     parts: tuple[str, ...]
 
     @staticmethod
+    def of_nothing() -> Findings:
+        """Of a subject that is not finite."""
+        return Findings((), False, inf, ())
+
+    @staticmethod
     def of(fits: Sequence[Fit], evidence: Evidence) -> Findings:
-        if not evidence.finite:
-            return Findings((), False, inf, ())
-        several = [f for f in fits if f.interior <= PERHAPS_THERE and len(f.layers) > 1]
+        several = [f for f in fits if f.interior <= PERHAPS_THERE and len(f.layers) > FEW]
         left = inf
         parts: list[Fit] = []
         if len(several) > 1:
@@ -119,7 +125,7 @@ class Findings:
 def judge(found: Findings, limits: Limits, seed: int = 0) -> Verdict:
     """The verdict on a subject."""
     if not found.finite:
-        return Verdict("none", (), "its predictions are not finite")
+        return Verdict("none", (), "its predictions or its streams are not finite")
     accepted = [one for one in found.accounts if accepts(one, limits)]
     if accepted:
         alike = [one for one in accepted if not any(worse(one, other, seed) for other in accepted)]
@@ -154,6 +160,7 @@ def accepts(one: Account, limits: Limits) -> bool:
         one.interior <= limits.interior
         and one.unexplained <= limits.unexplained
         and one.systematic <= limits.systematic
+        and (one.steps > FEW or one.freedom < FEW)
     )
 
 

@@ -9,6 +9,7 @@ import typer
 
 from ridgeformer import __version__
 from ridgeformer.cli import compile, export, import_, solve, zoo
+from ridgeformer.cli.calibrate import calibrate
 from ridgeformer.cli.commands import Commands, register, register_with_options
 from ridgeformer.cli.demo import demo
 from ridgeformer.cli.evaluate import evaluate
@@ -32,7 +33,7 @@ register(app, predict)
 register_with_options(app, solve.solve, solve.options)
 register_with_options(app, export.export, export.options)
 register_with_options(app, import_.import_, import_.options, "import")
-for command in (inspect, evaluate, identify, demo, study, verify, train):
+for command in (inspect, evaluate, identify, calibrate, demo, study, verify, train):
     register(app, command)
 app.add_typer(zoo.app, name="zoo")
 

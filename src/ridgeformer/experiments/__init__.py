@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ridgeformer.experiments.demonstration import demo
     from ridgeformer.experiments.evaluation import evaluate
     from ridgeformer.experiments.finding import Finding
-    from ridgeformer.experiments.identification import identify, identify_model, report
+    from ridgeformer.experiments.identification import calibrate, identify, identify_model, report
     from ridgeformer.experiments.studies import STUDIES, Study, run_study
     from ridgeformer.experiments.theorems import (
         THEOREMS,
@@ -25,7 +25,7 @@ _HOMES = {
     "demonstration": ["demo"],
     "evaluation": ["evaluate"],
     "finding": ["Finding"],
-    "identification": ["identify", "identify_model", "report"],
+    "identification": ["calibrate", "identify", "identify_model", "report"],
     "studies": ["STUDIES", "Study", "run_study"],
     "theorems": ["THEOREMS", "SolverReport", "Theorem", "chosen", "verify", "verify_solver"],
 }

@@ -36,6 +36,12 @@ class Reading:
         """The number of layers, without the embedding."""
         return self.queries.shape[0] - 1
 
+    @property
+    def finite(self) -> bool:
+        """Whether all of it are numbers, and small enough to be squared."""
+        parts = (self.predictions, self.queries, self.supports)
+        return all(bool(torch.isfinite(part.double().square().sum())) for part in parts)
+
 
 Change = Callable[
     [Float[Tensor, "batch k d"], Float[Tensor, "batch q d"]],

@@ -125,9 +125,14 @@ class Drawn:
 def with_moved_weights(inner: Subject, seed: int) -> Subject:
     """Every weight is multiplied by a number near 1."""
     assert isinstance(inner, TransformerSubject)
+    other = perturbed(inner.transformer, spread_of_weights(seed), seed)
+    return replace(inner, transformer=other)
+
+
+def spread_of_weights(seed: int) -> float:
+    """The spread of the factors by which the weights of a case with that seed are moved."""
     low, high = np.log(WEIGHT_NOISE)
-    spread = exp(np.random.default_rng([seed, 1]).uniform(low, high))
-    return replace(inner, transformer=perturbed(inner.transformer, spread, seed))
+    return exp(np.random.default_rng([seed, 1]).uniform(low, high))
 
 
 TREATMENTS: dict[Treatment, Callable[[Subject, int], Subject]] = {

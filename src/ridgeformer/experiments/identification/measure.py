@@ -14,7 +14,7 @@ from ridgeformer.experiments.identification.cases import Case
 from ridgeformer.experiments.jobs import HERE, Progress, Store, Where, run_all
 from ridgeformer.transformer.threads import one_thread_each
 
-METHOD = 2
+METHOD = 3
 """Counted up when a change of the method makes old measurements worthless."""
 
 MOST_STEPS = 10
@@ -24,9 +24,10 @@ MOST_STEPS = 10
 def measure(case: Case) -> Findings:
     """The findings on one case; the same case gives the same findings."""
     drawn = case.drawn()
-    evidence = Evidence.of(drawn.subject.read(drawn.prompt), drawn.prompt)
-    if not evidence.finite:
-        return Findings.of((), evidence)
+    reading = drawn.subject.read(drawn.prompt)
+    if not reading.finite:
+        return Findings.of_nothing()
+    evidence = Evidence.of(reading, drawn.prompt)
     around = Setting.around(evidence.prompt, drawn.kernel, drawn.ridge)
     fits = fit_all(evidence, candidates(evidence.prompt, around), around, MOST_STEPS)
     return Findings.of(fits, evidence)

@@ -244,7 +244,7 @@ PARTS = (
             "misfit": "interior errors of the steps and distance of the end, relative to what is new and to the prediction",
             "unexplained": "the part of the prediction's mean square that the candidate's last step leaves",
             "interior": "errors of the steps over those of readouts that know the first and the last step alone",
-            "systematic": "the part of the prediction that is not the candidate's, and that the last layer knows of",
+            "systematic": "the part of the prediction that is not the candidate's, and that is no noise",
         },
     ),
     Part(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import nan
 from typing import Any
 
@@ -108,7 +108,7 @@ def calibration(view: View) -> f.Section:
     return PROSE.section("calibration", *tables, *figures, c=known)
 
 
-def confusion(treatment: str, counts: dict[str, dict[str, int]]) -> f.Matrices:
+def confusion(treatment: str, counts: Mapping[str, Mapping[str, int]]) -> f.Matrices:
     """Truths by verdicts."""
     verdicts = list(dict.fromkeys([*counts, *(name for row in counts.values() for name in row)]))
     verdicts = [name for name in verdicts if any(row.get(name) for row in counts.values())]
