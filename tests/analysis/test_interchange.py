@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 import torch
+from wrong_solvers import ConstantLength
 
 import ridgeformer as rf
 from ridgeformer.analysis.ablation import matvec_heads
@@ -17,7 +18,6 @@ from ridgeformer.models import subject
 from ridgeformer.models.reference import interval_of
 from ridgeformer.solvers import make_solver
 from ridgeformer.solvers.conjugate_gradient import ConjugateGradient
-from ridgeformer.solvers.richardson import preconditioned
 from ridgeformer.tasks import generator_of
 from ridgeformer.tasks.linear_regression import LinearRegression
 from ridgeformer.types import Refusal
@@ -28,24 +28,6 @@ TASK = LinearRegression(features=5, supports=14, queries=6, condition=20.0)
 PROMPT = TASK.draw(96, seed=3)
 OTHER = TASK.relabel(PROMPT, generator_of(3, 1))
 TOP = 1.4 * float(torch.linalg.eigvalsh(PROMPT.phi.mT @ PROMPT.phi).max())
-
-
-class ConstantLength(ConjugateGradient):
-    """The directions of conjugate gradients, with a length of step that is the same in all prompts."""
-
-    name = "constant-length"
-
-    def step(self, m, s, t):
-        lo, hi = m.interval("none")
-        gamma = 1 / (lo + hi)
-        Ap = m.matvec(s.p)
-        r = s.r - gamma * Ap
-        z = preconditioned(r, s.inverse)
-        rho = m.dot(r, z)
-        p = z + rho * s.inverse_rho * s.p
-        alpha = s.alpha + gamma * s.scale * s.p
-        bounds = lambda: (0.0, 1e4)  # noqa: E731
-        return self.rescaled(m, t, alpha, r, p, rho, s.scale, s.inverse, bounds)
 
 
 @cache

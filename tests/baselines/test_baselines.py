@@ -39,6 +39,8 @@ from ridgeformer.tasks import (
 )
 from ridgeformer.types import Refusal
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 every = pytest.mark.parametrize("name", BASELINES)
 QUICK = ("linear", "gp")
 everywhere = pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from ridgeformer.tasks.gaussian_process import Covariance
 from ridgeformer.tasks.learnable import KernelSystem
 from ridgeformer.types import Refusal
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 PROCESS = GaussianProcess(features=2, supports=12, queries=5)
 SYSTEM = KernelSystem(Gaussian(0.5), 0.1)
 

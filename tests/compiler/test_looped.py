@@ -24,6 +24,8 @@ from ridgeformer.tasks import PrescribedSpectrum, Prompt
 from ridgeformer.transformer import ablate_head
 from ridgeformer.types import Refusal
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 TASK = PrescribedSpectrum(features=4, supports=12, condition=60)
 PROMPT = TASK.draw(4, seed=0)
 TOP = TASK.max_eigenvalue

@@ -14,6 +14,8 @@ from ridgeformer.solvers import krr, make_solver, solve
 from ridgeformer.tasks import PrescribedSpectrum, Prompt
 from ridgeformer.types import Refusal
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 DUAL = [
     ("gd", "none", "relu"),
     ("gd", "none", "reglu"),

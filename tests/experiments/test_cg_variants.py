@@ -14,6 +14,8 @@ from ridgeformer.experiments.studies.cg_variants_solvers import (
 from ridgeformer.solvers import ConjugateGradient, krr, solve
 from ridgeformer.solvers.machine import EagerMachine
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 
 @pytest.mark.parametrize(("updated", "products"), [(False, 9), (True, 5)])
 def test_the_variants_of_cg_are_cg(updated, products, monkeypatch):

@@ -232,23 +232,23 @@ def test_subjects_that_cannot_be_identified(one, words):
 
 
 @pytest.fixture
-def three_steps(monkeypatch):
-    """Three steps of gradient descent as a subject; nothing else is a candidate."""
+def four_steps(monkeypatch):
+    """Four steps of gradient descent as a subject; nothing else is a candidate."""
     only = lambda prompt, around: candidates(prompt, around, ["gd"])[:1]  # noqa: E731
     monkeypatch.setattr(inquiry, "candidates", only)
-    to = rf.LinearAttention(1e3)
-    return subject(rf.compile(rf.GradientDescent(), features=2, steps=3, ridge=0.3, to=to))
+    to = rf.LinearAttention(30.0)
+    return subject(rf.compile(rf.GradientDescent(), features=2, steps=4, ridge=0.3, to=to))
 
 
 NEAR = Guess(Linear(), 0.3, "a test")
 
 
-def test_what_needs_one_law_says_so_and_the_rest_is_measured(three_steps, tmp_path):
+def test_what_needs_one_law_says_so_and_the_rest_is_measured(four_steps, tmp_path):
     """A subject from Python, on a task with several laws."""
     several = GaussianProcess(supports=6, queries=2, noise_variances=(0.01, 1.0))
-    found = report(three_steps, several, tmp_path, prompts=32, guess=NEAR, console=QUIET)
+    found = report(four_steps, several, tmp_path, prompts=32, guess=NEAR, console=QUIET)
     left_out = {n: p["left out"] for n, p in found.settings["parts"].items() if "left out" in p}
-    assert set(left_out) == {"filters", "additivity", "degree"}
+    assert set(left_out) == {"filters", "additivity", "degree", "probes", "interchange"}
     assert all("has 2 of them" in reason for reason in left_out.values())
     assert len(found.select("effective ridge by noise", "model")) == 2
     page = (tmp_path / "index.html").read_text()
@@ -256,9 +256,9 @@ def test_what_needs_one_law_says_so_and_the_rest_is_measured(three_steps, tmp_pa
     assert "against the log of the level" in page
 
 
-def test_a_task_without_a_law_is_searched_from_a_linear_kernel(three_steps):
+def test_a_task_without_a_law_is_searched_from_a_linear_kernel(four_steps):
     sparse = SparseRegression(features=2, supports=6, queries=2, nonzero=1)
-    found = identify(three_steps, sparse, prompts=32)
+    found = identify(four_steps, sparse, prompts=32)
     assert "no Gaussian law" in found.settings["guess"]["source"]
     assert found.settings["verdict"]["names"] == ["gd"]
     assert found.select("symmetry", "model")
@@ -273,18 +273,18 @@ def test_where_a_search_begins():
     assert Guess.of(TASK, TASK.draw(2, 0)).ridge == TASK.ridge
 
 
-def test_the_same_seed_gives_the_same_findings(three_steps, monkeypatch):
+def test_the_same_seed_gives_the_same_findings(four_steps, monkeypatch):
     monkeypatch.setattr(answer, "PARTS", [part for part in PARTS if part.name == "candidates"])
     first, again, other = (
-        identify(three_steps, TASK, prompts=32, seed=s, guess=NEAR) for s in (1, 1, 2)
+        identify(four_steps, TASK, prompts=32, seed=s, guess=NEAR) for s in (1, 1, 2)
     )
     assert first.to_dict() == again.to_dict()
     assert first.numbers != other.numbers
 
 
 ACCOUNTS = (
-    Account("gd", 5, 2, 0.01, 0.001, 1e-5, (0.01, 0.02, 0.015)),
-    Account("cg", 5, 1, 0.2, 0.02, 5e-4, (0.3, 0.2, 0.25)),
+    Account("gd", 5, 2, 0.01, 0.001, 1e-5, (0.01, 0.02, 0.015), (0.001,) * 3),
+    Account("cg", 5, 1, 0.2, 0.02, 5e-4, (0.3, 0.2, 0.25), (0.02,) * 3),
 )
 
 
@@ -334,15 +334,15 @@ def test_a_reader_remembers_prompts_by_their_content():
     assert len(asked) == 2
 
 
-def test_a_subject_that_is_read_in_parts_is_the_same(three_steps, monkeypatch):
+def test_a_subject_that_is_read_in_parts_is_the_same(four_steps, monkeypatch):
     monkeypatch.setattr(inquiry, "AT_ONCE", 5)
-    prompt, parts_ = TASK.draw(7, 0), InParts(three_steps)
+    prompt, parts_ = TASK.draw(7, 0), InParts(four_steps)
     assert [len(part) for part in inquiry.parts_of(prompt)] == [2, 2, 2, 1]
-    whole, again = three_steps.read(prompt), parts_.read(prompt)
+    whole, again = four_steps.read(prompt), parts_.read(prompt)
     for name in ("predictions", "queries", "supports"):
         torch.testing.assert_close(getattr(again, name), getattr(whole, name))
     torch.testing.assert_close(parts_.predict(prompt), whole.predictions)
-    assert parts_.name == three_steps.name
+    assert parts_.name == four_steps.name
 
 
 def test_candidates_are_read_where_their_steps_were_found():
@@ -359,11 +359,11 @@ def test_candidates_are_read_where_their_steps_were_found():
 
 
 def test_an_interior_that_is_not_a_number_is_undefined():
-    zeros, ones = torch.zeros(1, 3), torch.ones(1, 3)
+    zeros, ones = torch.zeros(2, 3), torch.ones(2, 3)
     prompt = TASK.draw(8, 0).to(torch.float64)
     around = Setting.around(prompt, Linear(), 0.3)
     candidate = candidates(prompt, around, ["cg"])[0]
-    fit = inquiry.Fit(candidate, around, 1, 1, (1,), ("predictions",), 1, ones, zeros[0], zeros, 0.0)  # fmt: skip
+    fit = inquiry.Fit(candidate, around, 2, 1, (1, 2), ("predictions",) * 2, 1, ones, zeros[0], zeros, 0.0)  # fmt: skip
     assert parts.interior(fit, 0).mean is None
     out = Collector(3, 0)
     parts.add_exact(out, "systematic", "cg", float("inf"))

@@ -27,6 +27,8 @@ from ridgeformer.tasks import KernelDraw, Prompt
 from ridgeformer.tasks.learnable import generator_of
 from ridgeformer.types import Refusal
 
+pytestmark = pytest.mark.usefixtures("unchecked")
+
 
 def cli(*arguments):
     return ridgeformer("study", *arguments)

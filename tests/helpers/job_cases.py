@@ -124,5 +124,7 @@ def main(store, traces, released, workers):
     from ridgeformer.experiments.cluster import where_of
     from ridgeformer.experiments.jobs import Store, run_all
 
+    # Whatever started the tests may ignore Ctrl-C, as a shell does for what runs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     tasks = three_and_one_held(traces, released)
     run_all(tasks, Store(store), where_of(int(workers) or None))

@@ -1,4 +1,4 @@
-"""What a compiled model's parts do, found by taking them away, changing them, or probing for them."""
+"""What models compute, found by reading their layers, probing for states, changing them, and taking parts away."""
 
 from ridgeformer.analysis.ablation import (
     AggregatorAblation,
@@ -16,6 +16,7 @@ from ridgeformer.analysis.effective_ridge import (
     find_effective_ridge,
     ridge_by_noise,
 )
+from ridgeformer.analysis.ends import End, find_ends
 from ridgeformer.analysis.filters import Filters, find_filters
 from ridgeformer.analysis.heads import (
     HeadEffect,

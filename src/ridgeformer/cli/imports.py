@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
-from typing import Self
 
 from ridgeformer.types import Refusal
 
@@ -46,9 +45,9 @@ class UserFile:
     content: str
     """The hash of what is in it."""
 
-    @classmethod
-    def of(cls, path: Path) -> Self:
-        return cls(str(path.absolute()), hashlib.sha256(path.read_bytes()).hexdigest())
+    @staticmethod
+    def of(path: Path) -> UserFile:
+        return UserFile(str(path.absolute()), hashlib.sha256(path.read_bytes()).hexdigest())
 
     def __call__(self) -> None:
         path = Path(self.path)

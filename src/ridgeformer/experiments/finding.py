@@ -254,6 +254,10 @@ class Finding:
         among = self.by_kind.get((measure, method), [])
         return [n for n in among if setting.items() <= n.setting.items()]
 
+    def select_all(self, measure: str) -> list[Number]:
+        """The numbers of that measure, of all methods."""
+        return [number for number in self.numbers if number.measure == measure]
+
     def get(self, measure: str, method: str, **setting: float | str) -> Number:
         """The one number of that measure and method whose setting agrees with `setting`."""
         numbers = self.select(measure, method, **setting)

@@ -25,9 +25,9 @@ from ridgeformer.experiments.identification.cases import (
     spread_of_weights,
 )
 
-INTERIORS = tuple(10 ** np.linspace(-4, -1, 13))
-UNEXPLAINED = tuple(10 ** np.linspace(-1.9, -1, 10))
-SYSTEMATIC = tuple(10 ** np.linspace(-5, -1.5, 15))
+INTERIORS = np.logspace(-4, -1, 13).tolist()
+UNEXPLAINED = np.logspace(-1.9, -1, 10).tolist()
+SYSTEMATIC = np.logspace(-5, -1.5, 15).tolist()
 """The limits that are tried."""
 
 ENOUGH = 0.95

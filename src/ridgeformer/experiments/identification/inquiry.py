@@ -102,6 +102,10 @@ class InParts(Subject):
     def changed(self, prompt: Prompt, layer: int, change: Change) -> Tensor:
         return self.inner.changed(prompt, layer, change)
 
+    def untrained(self, prompt: Prompt, seed: int) -> Subject | None:
+        control = self.inner.untrained(prompt, seed)
+        return None if control is None else InParts(control)
+
 
 def parts_of(prompt: Prompt) -> list[Prompt]:
     """The prompts in parts with at most so many queries."""
@@ -113,7 +117,7 @@ def parts_of(prompt: Prompt) -> list[Prompt]:
 class Inquiry:
     """A subject on prompts of a task, with every candidate's fit, the nearest first."""
 
-    subject: Subject
+    subject: InParts
     task: LearnableTask
     prompt: Prompt
     seed: int
@@ -136,9 +140,9 @@ class Inquiry:
                 f"Half of the prompts fit, a quarter chooses and a quarter scores: give `prompts` of at least "
                 f"{FEWEST}, got {prompts}."
             )
-        subject = InParts(subject)
+        in_parts = InParts(subject)
         prompt = task.draw(prompts, seed)
-        reading = subject.read(prompt)
+        reading = in_parts.read(prompt)
         check_reading(reading, min(prompts, SEARCHED), subject.name)
         few = slice(0, SEARCHED)
         evidence = Evidence.of(
@@ -153,7 +157,7 @@ class Inquiry:
             raise Refusal(f"No registered solver runs on the {guess.kernel.name} kernel.")
         fits = fit_all(evidence, among, around, steps, lambda c: track(c, "trying candidates"))
         nearest = tuple(sorted(fits, key=lambda fit: fit.misfit))
-        return Inquiry(subject, task, prompt, seed, guess, evidence, nearest)
+        return Inquiry(in_parts, task, prompt, seed, guess, evidence, nearest)
 
     @property
     def law(self) -> GaussianLaw:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ridgeformer.experiments import finding as f
-from ridgeformer.experiments.identification import sections, verdict_sections
+from ridgeformer.experiments.identification import sections, state_sections, verdict_sections
 from ridgeformer.experiments.identification.view import PROSE, View
 from ridgeformer.experiments.wording import shown
 
 SECTIONS: dict[str, Callable[[View], f.Section]] = {
     "candidates": verdict_sections.candidates,
     "alignment": verdict_sections.alignment,
+    "ends": state_sections.ends,
     "filters": sections.filters,
     "additivity": sections.additivity,
     "degree": sections.degree,
     "effective ridge": sections.effective_ridge,
+    "probes": state_sections.probes,
+    "interchange": state_sections.interchange,
+    "heads": state_sections.heads,
     "symmetries": sections.symmetries,
 }
 """By part of the evidence, its section; a part that refused has a section that says why."""

@@ -21,6 +21,7 @@ from ridgeformer.analysis.layer_readouts import halves, support_reader
 from ridgeformer.analysis.symmetries import find_symmetries
 from ridgeformer.analysis.trajectories import NOTHING, Evidence, Fit, errors_of
 from ridgeformer.experiments.finding import Collector, Setting
+from ridgeformer.experiments.identification import state_parts
 from ridgeformer.experiments.identification.inquiry import (
     MODEL,
     Inquiry,
@@ -253,6 +254,13 @@ PARTS = (
         {"error of a step": "squared error of its readout, in units of what is new in a step"},
     ),
     Part(
+        "ends",
+        state_parts.ends,
+        {
+            "left by a predictor": "the part of the prediction's mean square that a predictor without steps leaves"
+        },
+    ),
+    Part(
         "filters",
         filters,
         {
@@ -291,6 +299,35 @@ PARTS = (
             "left at the effective ridge": "what is left of the readout's mean square there",
             "effective ridge by noise": "the same of predictions, for prompts of one noise level",
             "follows the noise": "the slope of log λ̂ against the log of the noise level",
+        },
+    ),
+    Part(
+        "probes",
+        state_parts.probes,
+        {
+            "cosine": "mean cosine within a prompt of a probe with a vector of the candidate's state",
+            "cosine, untrained": "the same for random weights",
+            "cosine, other prompts": "the same for targets that were dealt to other prompts",
+            "cosine, control task": "the same for the states of a system that is turned at random",
+        },
+    ),
+    Part(
+        "interchange",
+        state_parts.interchange,
+        {
+            "effect": "correlation of predicted and actual effect of exchanging the state after a step",
+            "slope of the effect": "the slope of the actual effect on the predicted one",
+            "effect, random directions": "the same correlation for a change in random directions",
+            "effect, other layers": "what a change at the layer of another step has of the effect of this one alone",
+        },
+    ),
+    Part(
+        "heads",
+        state_parts.heads,
+        {
+            "effect of a head": "change of the prediction if a head is silenced at the supports, over the prediction",
+            "head like a step": "correlation of that change with the candidate's, if a step goes without its product",
+            "head like a step, other prompts": "the same with the candidate's change in other prompts",
         },
     ),
     Part(

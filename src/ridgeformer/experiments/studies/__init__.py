@@ -9,10 +9,18 @@ from ridgeformer.experiments.studies.dot_products import DotProducts
 from ridgeformer.experiments.studies.gaussian import GaussianStudy
 from ridgeformer.experiments.studies.learning_curve import LearningCurve
 from ridgeformer.experiments.studies.smoother import Smoother
+from ridgeformer.experiments.studies.told_apart import ToldApart
 from ridgeformer.registry import register
 
 STUDIES = Study.registry
 """Every study by its name; `register` adds the user's own."""
 
-for _study in (Smoother(), GaussianStudy(), DotProducts(), LearningCurve(), CGVariants()):
+for _study in (
+    Smoother(),
+    GaussianStudy(),
+    DotProducts(),
+    LearningCurve(),
+    CGVariants(),
+    ToldApart(),
+):
     register(_study)
