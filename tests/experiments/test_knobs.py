@@ -5,6 +5,7 @@ from math import exp, log, tanh
 import numpy as np
 import pytest
 import torch
+from selection import first_of_each
 from theorem_cases import diagonal_prompt, largest_ratio, plant
 
 from ridgeformer.compiler import LinearAttention, compile
@@ -327,7 +328,7 @@ PLANTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "module", "attribute", "wrong"), PLANTED)
+@pytest.mark.parametrize(("name", "module", "attribute", "wrong"), first_of_each(PLANTED))
 def test_a_planted_error_is_found(monkeypatch, name, module, attribute, wrong):
     plant(monkeypatch, module, attribute, wrong)
     verdict = Verdict(THEOREMS[name], THEOREMS[name].measure(0, True))

@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from selection import first_of_each
 from theorem_cases import plant
 
 from ridgeformer.analysis import probes
@@ -98,7 +99,7 @@ PLANTED = [
     ("sizes", size_checks, "cg_every_prefix_size", lambda f: lambda *a: more(f(*a), d_model=1)),
     ("sizes", size_checks, "cg_softmax_size", lambda f: lambda *a: more(f(*a), d_model=-1)),
     ("sizes", size_checks, "semi_iteration_size", lambda f: lambda p, r, t, **k: more(f(p, r, t, **k), d_mlp=r == 2)),
-    pytest.param("size-law", general_checks, "parameters_of", lambda f: lambda *a: (f(*a)[0], f(*a)[1] + 1), marks=pytest.mark.slow),
+    ("size-law", general_checks, "parameters_of", lambda f: lambda *a: (f(*a)[0], f(*a)[1] + 1)),
     ("sizes", size_checks, "parameters", lambda f: lambda *a, **k: f(*a, **k) + 1),
     ("interpolated-products", base_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 10, z)),
     ("dot-products", softmax_checks, "dot_product_bound", lambda f: lambda *a, **k: f(*a, **k) / 4),
@@ -115,7 +116,7 @@ PLANTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "module", "attribute", "wrong"), PLANTED)
+@pytest.mark.parametrize(("name", "module", "attribute", "wrong"), first_of_each(PLANTED))
 def test_a_planted_error_is_named(monkeypatch, name, module, attribute, wrong):
     plant(monkeypatch, module, attribute, wrong)
     verdict = Verdict(THEOREMS[name], THEOREMS[name].measure(0, True))

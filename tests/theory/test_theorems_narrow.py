@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy_executor import run
+from selection import first_of_each
 from theorem_cases import largest_ratio, plant
 
 from ridgeformer import theory
@@ -277,7 +278,7 @@ PLANTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "attribute", "wrong"), PLANTED)
+@pytest.mark.parametrize(("name", "attribute", "wrong"), first_of_each(PLANTED))
 def test_a_planted_error_is_named(monkeypatch, name, attribute, wrong):
     plant(monkeypatch, narrow, attribute, wrong)
     verdict = Verdict(THEOREMS[name], THEOREMS[name].measure(0, True))
