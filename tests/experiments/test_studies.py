@@ -29,6 +29,8 @@ from ridgeformer.types import Refusal
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
+FEW = 8
+
 
 def cli(*arguments):
     return ridgeformer("study", *arguments)
@@ -40,7 +42,7 @@ def ran(tmp_path_factory):
     found = {}
     for name in STUDIES:
         out = tmp_path_factory.mktemp(name)
-        result = cli(name, "--out", out, "--seed", 3, "--prompts", 6)
+        result = cli(name, "--out", out, "--seed", 3, "--prompts", FEW)
         assert result.returncode == 0, result.stderr
         page, findings = (out / "index.html").read_text(), (out / "findings.json").read_text()
         found[name] = (result.stdout, page, json.loads(findings))
@@ -55,13 +57,13 @@ def prompt():
 @pytest.mark.parametrize("name", STUDIES)
 def test_findings_are_complete(ran, name):
     _, _, findings = ran[name]
-    assert (findings["study"], findings["seed"], findings["prompts"]) == (name, 3, 6)
+    assert (findings["study"], findings["seed"], findings["prompts"]) == (name, 3, FEW)
     assert findings["settings"]
     assert any(number["control"] for number in findings["numbers"])
     for number in findings["numbers"]:
         assert number["measure"] in findings["measures"]
         assert number["setting"]
-        assert number["prompts"] <= 6
+        assert number["prompts"] <= FEW
         if number["mean"] is None:
             assert number["low"] is number["high"] is None
             assert number["prompts"] == 0

@@ -7,7 +7,9 @@ candidate, with its numbers and its layers chosen on other prompts, and judged b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from math import isfinite
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ from ridgeformer.experiments.studies.told_apart_page import told_apart_page
 from ridgeformer.kernels import Linear
 from ridgeformer.models import subject, trajectory
 from ridgeformer.solvers import ConjugateGradient, Richardson, Solver, kernel_eigenvalues, solve
+from ridgeformer.statistics import UNDEFINED, Estimate
 from ridgeformer.tasks import LinearRegression, Prompt
 
 FEATURES, SUPPORTS, CONDITION, STEPS = 20, 64, 100.0, 8
@@ -47,6 +50,14 @@ def task() -> LinearRegression:
     return LinearRegression(features=FEATURES, supports=SUPPORTS, queries=8, condition=CONDITION)
 
 
+def tuned(solver: Solver, prompt: Prompt) -> Solver:
+    """The solver with a step size that suits the spectra of these prompts, if it has one."""
+    if not isinstance(solver, Richardson):
+        return solver
+    around = Setting.around(prompt, Linear(), task().law().ridge, solver.precondition)
+    return replace(solver, interval=(around.lo, around.hi))
+
+
 def model_of(solver: Solver, prompt: Prompt) -> CompiledModel:
     top = 1.1 * float(kernel_eigenvalues(prompt).max())
     to = LinearAttention(top, None if solver.precondition == "none" else Exact())
@@ -65,21 +76,25 @@ def compare(number: int, out: Collector) -> None:
     """One model against all candidates, in the usual way and by its layers."""
     prompt = task().draw(out.prompts, out.seed)
     ridge = task().law().ridge
-    model = model_of(SOLVERS[number], prompt)
+    model = model_of(tuned(SOLVERS[number], prompt), prompt)
     own = trajectory(model, prompt).predictions[1:]
     around = Setting.around(prompt, Linear(), ridge)
     evidence = Evidence.of(Rotated(subject(model), out.seed).read(prompt), prompt)
     fits = fit_all(evidence, [Candidate(solver) for solver in SOLVERS], around, STEPS + 2)
     for solver, fit in zip(SOLVERS, fits, strict=True):
         name = Candidate(solver).name
-        steps = solve(solver, prompt, steps=STEPS, ridge=ridge).predictions[1:]
+        steps = solve(tuned(solver, prompt), prompt, steps=STEPS, ridge=ridge).predictions[1:]
         alike = cosines(own, steps)
-        where = {"candidate": name}
-        out.add("cosine", NAMES[number], alike.mean(0), **where)
+        where, control = {"candidate": name}, name != NAMES[number]
+        out.add("cosine", NAMES[number], alike.mean(0), control, **where)
         for t, each in enumerate(alike, 1):
-            out.add("cosine of a step", NAMES[number], each, step=t, **where)
-        out.exact("interior", NAMES[number], fit.interior, **where)
-        out.add("unexplained", NAMES[number], fit.away, **where)
+            out.add("cosine of a step", NAMES[number], each, control, step=t, **where)
+        value = fit.interior
+        interior = (
+            Estimate(value, value, value, fit.away.shape[0]) if isfinite(value) else UNDEFINED
+        )
+        out.add("interior", NAMES[number], interior, control, **where)
+        out.add("unexplained", NAMES[number], fit.away, control, **where)
 
 
 class ToldApart(StudyInParts):
