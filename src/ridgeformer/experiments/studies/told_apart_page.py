@@ -8,6 +8,7 @@ from ridgeformer.experiments.wording import spread
 
 PROSE = Prose("told_apart")
 FLOOR = 1e-12
+"""Where logarithms end."""
 
 
 def matrix(finding: f.Finding, measure: str, title: str) -> f.Matrix:
@@ -47,7 +48,7 @@ def told_apart_page(finding: f.Finding) -> f.Page:
         [matrix(finding, "cosine", "usual cosine")], "candidate", "model", "cosine", limits=(0.0, 1.0), written=True
     )  # fmt: skip
     ours = f.Matrices(
-        [matrix(finding, "interior", "interior")], "candidate", "model", "interior", log=True, written=True
+        [matrix(finding, "interior", "interior")], "candidate", "model", "interior", limits=(1e-4, 1.0), log=True, written=True
     )  # fmt: skip
     whole = table(finding)
     sections = [
