@@ -39,7 +39,7 @@ TOO_FAR = 0.5
 HOPEFUL = 20.0
 """It goes on with what costs up to this factor more than the best."""
 
-MUCH_MORE, WORSE = 5.0, 1.5
+MUCH_MORE, WORSE = 5.0, 1.1
 EXPLAINED, NEARLY, NOISE = 1e-6, 0.05, 1e-3
 
 
@@ -119,8 +119,13 @@ class Search:
             *product((1,), stretches[1:4] or stretches, ridges),
         ]
         for stride, stretch, ridge in tried:
-            most = steps if candidate.most_steps is None else candidate.most_steps // stride
-            self.attempt(stride, {"hi": stretch, "ridge": ridge}, range(1, most + 1))
+            steps_tried = range(1, self.most(stride) + 1)
+            self.attempt(stride, {"hi": stretch, "ridge": ridge}, steps_tried)
+
+    def most(self, stride: int) -> int:
+        """The largest number of steps that is looked for."""
+        most = self.candidate.most_steps
+        return self.steps if most is None else most // stride
 
     def best(self, stride: int) -> Tried:
         return min(self.tried[stride], key=lambda one: one.cost)
@@ -186,6 +191,15 @@ class Search:
             self.descend(stride, steps, best.by, 0.03, most, goal)
             here = [one for one in self.tried[stride] if one.steps == steps]
             self.chosen[stride] = min(here, key=goal)
+            self.try_other_lengths(stride)
+
+    def try_other_lengths(self, stride: int) -> None:
+        """The layers tell λ and step size, whatever the number of steps: a neighbour may end nearer."""
+        found = self.chosen[stride]
+        self.attempt(stride, found.by, range(1, self.most(stride) + 1))
+        best = self.best(stride)
+        if best.steps != found.steps:
+            self.chosen[stride] = best
 
     def descend(
         self,

@@ -1,6 +1,6 @@
 """Calibration: limits from models whose answer is known, and how often verdicts with them are right on others.
 
-Limits are chosen on cases of one world, as those with the fewest errors. All rates are of cases from the other world,
+Limits are chosen on cases of one world, as those with the lowest error rates. All rates are of cases from the other world,
 which have other shapes, spectra, λ, kernels and numbers of steps.
 """
 
@@ -118,14 +118,15 @@ def calibrated(
 
 
 def choose(known: Sequence[tuple[Case, Findings]]) -> Limits:
-    """The limits with the fewest errors on these cases; of several such, the middle of each number's range."""
+    """The limits with the least sum of both error rates, of solvers that are missed and of controls that are
+    taken for one; of several such, the middle of each number's range."""
     right = [next_account(c, f) for c, f in known if not c.is_control]
     wrong = [f.accounts for c, f in known if c.is_control]
 
-    def errors(limits: Limits) -> int:
+    def errors(limits: Limits) -> float:
         missed = sum(one is None or not accepts(one, limits) for one in right)
         taken = sum(any(accepts(one, limits) for one in accounts) for accounts in wrong)
-        return missed + taken
+        return missed / len(right) + taken / len(wrong)
 
     tried = [Limits(*values) for values in product(INTERIORS, UNEXPLAINED, SYSTEMATIC)]
     counts = [errors(limits) for limits in tried]
