@@ -120,7 +120,7 @@ def test_impossible_runs_are_refused_before_measuring(options, words, tmp_path):
 
 
 def test_the_same_seed_finds_the_same_numbers(ran):
-    finding = STUDIES["smoother"].measure(6, 3, list)
+    finding = STUDIES["smoother"].measure(FEW, 3, list)
     again = json.loads(json.dumps(finding.to_dict(), allow_nan=False))
     first, second = (
         [n["mean"] for n in f["numbers"] if n["measure"] == "error"]
@@ -258,7 +258,7 @@ def test_the_spectrum_lies_in_the_certain_interval():
 
 
 def test_the_floor_falls_with_the_square_of_the_width(ran):
-    """Fits over three octaves and 6 prompts: the full study has −2 ± 0.2 in its intervals."""
+    """Fits over three octaves and 8 prompts: the full study has −2 ± 0.2 in its intervals."""
     for supports in (16, 32):
         fitted = number(ran["gaussian"][2], "floor slope", "certified range", supports=supports,
                         solver="chebyshev")  # fmt: skip
@@ -335,7 +335,7 @@ def test_the_learning_curve_is_that_of_ridge_regression(ran):
     """Closed form on truncated prompts; conjugate gradients end with the pairs, and later come near."""
     numbers = [Number(**n) for n in ran["learning-curve"][2]["numbers"]]
     found = Finding("", 0, 0, numbers=numbers)
-    sample = curve_task().sample(6, generator_of(3))
+    sample = curve_task().sample(FEW, generator_of(3))
     x = torch.cat([sample.prompt.phi, sample.prompt.phi_query], dim=1)
     y = torch.cat([sample.prompt.y, sample.targets], dim=1)
     for pairs in (1, 7, 48):
