@@ -7,7 +7,7 @@ from ridgeformer.experiments.theorems import THEOREMS, verify
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-WIDTHS = (1366, 1024)
+WIDTHS = (pytest.param(1366, marks=pytest.mark.slow), 1024)
 
 
 @pytest.fixture(scope="module")
