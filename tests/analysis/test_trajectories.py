@@ -6,8 +6,8 @@ import torch
 import ridgeformer as rf
 from ridgeformer.analysis.candidates import Candidate, Setting, candidates
 from ridgeformer.analysis.search import fit_all
-from ridgeformer.analysis.trajectories import Evidence
-from ridgeformer.analysis.verdict import Findings, Limits, judge
+from ridgeformer.analysis.trajectories import Evidence, choices
+from ridgeformer.analysis.verdict import Account, Findings, Limits, accepts, judge
 from ridgeformer.experiments.identification.planted import (
     Ensemble,
     Neighbours,
@@ -89,6 +89,37 @@ def test_a_disguised_solver_is_found(disguise):
     found = verdict(disguise(compiled("cg")), ["gd", "cg"])
     assert found.kind == "solver"
     assert found.names[0] == "cg"
+
+
+def test_a_mixture_is_named_where_both_trajectories_are_there():
+    evidence = Evidence.of(Ensemble(compiled("chebyshev"), compiled("cg")).read(PROMPT), PROMPT)
+    true = Setting(Linear(), RIDGE, RIDGE, RIDGE + TOP)
+    fits = [
+        choices(evidence, Candidate(make_solver(name)), true, 1, [5])[0].scored(evidence)
+        for name in ("chebyshev", "cg")
+    ]
+    found = Findings.of(fits, evidence)
+    verdict = judge(found, LIMITS)
+    assert (verdict.kind, verdict.names) == ("mixture", ("chebyshev", "cg"))
+    assert found.together < 1e-9
+    alone = Findings.of(fits[:1], evidence)
+    assert judge(alone, LIMITS).kind == "none", "one of them does not explain the prediction"
+
+
+def test_a_nearest_candidate_is_the_same_in_fits_and_accounts():
+    fits, evidence = fits_of(compiled("chebyshev"), ["gd", "cg"])
+    found = Findings.of(fits, evidence)
+    for fit, one in zip(fits, found.accounts, strict=True):
+        assert one.misfit == pytest.approx(fit.misfit, rel=1e-9)
+
+
+def test_two_steps_of_a_method_with_two_numbers_are_no_evidence():
+    def account(steps, freedom):
+        return Account("gd", steps, freedom, 0.0, 0.0, 0.0, 1.0, (0.0,) * 3, (0.0,) * 3)
+
+    assert accepts(account(3, 2), LIMITS)
+    assert accepts(account(2, 1), LIMITS)
+    assert not accepts(account(2, 2), LIMITS)
 
 
 def test_an_average_of_two_solvers_is_neither():

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 def account(name, interior, unexplained=0.0, systematic=0.0):
     return Account(
-        name, 6, 2, interior, unexplained, systematic, (interior,) * 3, (unexplained,) * 3
+        name, 6, 2, interior, unexplained, systematic, 1.0, (interior,) * 3, (unexplained,) * 3
     )
 
 
@@ -58,6 +58,19 @@ def test_the_limits_lie_between_what_is_right_and_what_is_not():
     assert limits.unexplained > 0.01
     for case, findings in known:
         assert any(accepts(one, limits) for one in findings.accounts) != case.is_control
+
+
+def test_the_limits_are_among_the_best_even_where_the_middle_is_not():
+    """Solvers leave either much inside or much at the end, and a control a little of both."""
+    one, other = (Case("gd", seed) for seed in (0, 1))
+    known = [
+        (one, found(account("gd", 1e-4, 0.09))),
+        (other, found(account("gd", 0.09, 0.02))),
+        (Case("untrained", 0), found(account("gd", 0.05, 0.05))),
+    ]
+    limits = choose(known)
+    errors = [any(accepts(a, limits) for a in f.accounts) == c.is_control for c, f in known]
+    assert sum(errors) == 1, "one solver must be missed, and no more than that"
 
 
 def test_rates_count_what_is_wrong_on_cases_that_were_held_out():

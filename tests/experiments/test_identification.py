@@ -12,7 +12,7 @@ from ridgeformer.experiments.identification.measure import Measurement, findings
 from ridgeformer.experiments.jobs import Store
 
 FOUND = Findings(
-    (Account("gd", 5, 2, 0.1, 0.2, 0.0, (0.5, 0.25), (0.1, 0.2)),), True, inf, ("gd", "cg")
+    (Account("gd", 5, 2, 0.1, 0.2, 0.0, 1.0, (0.5, 0.25), (0.1, 0.2)),), True, inf, ("gd", "cg")
 )
 
 

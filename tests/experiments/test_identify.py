@@ -283,8 +283,8 @@ def test_the_same_seed_gives_the_same_findings(four_steps, monkeypatch):
 
 
 ACCOUNTS = (
-    Account("gd", 5, 2, 0.01, 0.001, 1e-5, (0.01, 0.02, 0.015), (0.001,) * 3),
-    Account("cg", 5, 1, 0.2, 0.02, 5e-4, (0.3, 0.2, 0.25), (0.02,) * 3),
+    Account("gd", 5, 2, 0.01, 0.001, 1e-5, 1.0, (0.01, 0.02, 0.015), (0.001,) * 3),
+    Account("cg", 5, 1, 0.2, 0.02, 5e-4, 1.0, (0.3, 0.2, 0.25), (0.02,) * 3),
 )
 
 

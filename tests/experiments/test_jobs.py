@@ -193,7 +193,7 @@ def test_without_dask_the_refusal_says_how_to_install_it(where, store, traces, m
 
 
 def test_nobody_at_the_address(store, traces, monkeypatch):
-    pytest.importorskip("distributed")
+    pytest.importorskip("distributed", reason="Dask is in the extra [cluster]")
     monkeypatch.setattr(cluster, "CONNECT", 0.5)
     run_all(sums(traces, 1), store)
     with socket.socket() as taken:  # bound, so that nobody else answers there
@@ -206,7 +206,7 @@ def test_nobody_at_the_address(store, traces, monkeypatch):
 
 
 def test_a_scheduler_without_workers(store, traces, monkeypatch):
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("distributed", reason="Dask is in the extra [cluster]")
     monkeypatch.setattr(cluster, "PATIENCE", 0.1)
     monkeypatch.setattr(cluster, "TICK", 0.1)
     with (
@@ -246,7 +246,7 @@ class Setup:
 
 def test_two_workers_give_the_same_bits_though_one_is_killed(store, traces, tmp_path):
     """The task of the killed worker is run again; no other is."""
-    pytest.importorskip("distributed")
+    pytest.importorskip("distributed", reason="Dask is in the extra [cluster]")
     released = tmp_path / "released"
     held = [Held(seed, traces, str(released)) for seed in (100, 101)]
 

@@ -12,7 +12,7 @@ come from models whose answer is known; a subject that keeps within none of them
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf, log
 from typing import Literal
 
@@ -72,10 +72,12 @@ class Account:
     interior: float
     unexplained: float
     systematic: float
+    ends: float
+    """The errors with which the ends of the trajectory tell its steps, the unit of `interior`."""
     inside: tuple[float, ...]
-    """The errors of its steps, for each prompt that scores, in units of what the ends tell of them."""
+    """The errors of its steps, for each prompt that scores."""
     away: tuple[float, ...]
-    """The distance of its last step from the prediction, likewise."""
+    """The distance of its last step from the prediction, for each of these prompts."""
 
     @staticmethod
     def of(fit: Fit) -> Account:
@@ -86,7 +88,8 @@ class Account:
             fit.interior,
             fit.unexplained,
             fit.systematic,
-            tuple((fit.errors.mean(0) / max(float(fit.null.mean()), NOTHING)).tolist()),
+            float(fit.null.mean()),
+            tuple(fit.errors.mean(0).tolist()),
             tuple(fit.away.tolist()),
         )
 
@@ -156,26 +159,35 @@ def judge(found: Findings, limits: Limits, seed: int = 0) -> Verdict:
 
 def accepts(one: Account, limits: Limits) -> bool:
     """Whether its trajectory is there, and the prediction is its last step, but for noise."""
-    return (
-        one.interior <= limits.interior
-        and one.unexplained <= limits.unexplained
-        and one.systematic <= limits.systematic
-        and (one.steps > FEW or one.freedom < FEW)
-    )
+    return max(beyond(one, limits).values()) <= 1 and tells(one)
+
+
+def beyond(one: Account, limits: Limits) -> dict[str, float]:
+    """By limit, how many times as large as allowed a candidate's value is."""
+    return {
+        field.name: getattr(one, field.name) / getattr(limits, field.name)
+        for field in fields(limits)
+    }
+
+
+def tells(one: Account) -> bool:
+    """Whether it has enough steps to be told from other methods."""
+    return one.steps > FEW or one.freedom < FEW
 
 
 def worse(one: Account, other: Account, seed: int) -> bool:
     """Whether the other is better by more than chance, over the same prompts.
 
-    They are compared by the product of both errors, the steps' and the prediction's. For each number more that
-    was fitted, the other must be better by a factor.
+    They are compared by the product of both errors, the steps' in units of what the ends tell of them, and the
+    prediction's. For each number more that was fitted, the other must be better by a factor.
     """
     if one is other:
         return False
     errors = torch.tensor([one.inside, one.away, other.inside, other.away], dtype=torch.float64).T
+    units = torch.tensor([max(one.ends, NOTHING), 1.0, max(other.ends, NOTHING), 1.0])
 
     def ratio(means: Tensor) -> Tensor:
-        inside, away, other_inside, other_away = (means + NOTHING).log().unbind(-1)
+        inside, away, other_inside, other_away = (means / units + NOTHING).log().unbind(-1)
         return inside + away - other_inside - other_away
 
     low = estimate_of(errors, ratio, seed).low

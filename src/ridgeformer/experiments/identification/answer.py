@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from math import inf
 from typing import Any
 
-from ridgeformer.analysis.verdict import Account, Findings, Limits, Verdict, accepts, judge
+from ridgeformer.analysis.verdict import Findings, Limits, Verdict, accepts, beyond, judge
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.identification.calibration import Calibration, shipped
 from ridgeformer.experiments.identification.inquiry import Guess, Inquiry, Track
@@ -94,14 +93,6 @@ def described(verdict: Verdict, found: Findings, calibration: Calibration) -> di
     }
 
 
-def beyond(one: Account, limits: Limits) -> dict[str, float]:
-    """By limit, how many times as large as allowed a candidate's value is."""
-    return {
-        field.name: getattr(one, field.name) / getattr(limits, field.name)
-        for field in fields(limits)
-    }
-
-
 def what_would_change(verdict: Verdict, found: Findings, limits: Limits) -> str:
     """The candidate that is nearest to another verdict, and the numbers that stand between."""
     rejected = [one for one in found.accounts if not accepts(one, limits)]
@@ -131,5 +122,6 @@ def what_would_change(verdict: Verdict, found: Findings, limits: Limits) -> str:
             f"{name} ≤ {getattr(limits, name):.2g} (it has {getattr(nearest, name):.2g})"
             for name in over
         )
-        said.append(f"If {nearest.name} had {needs}, it would be accepted")
+        had = f"had {needs}" if over else f"had taken more than {nearest.steps} steps like these"
+        said.append(f"If {nearest.name} {had}, it would be accepted")
     return "".join(f"{text}. " for text in said).strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ridgeformer.analysis.verdict import Account, Limits
+from ridgeformer.analysis.verdict import Limits
 from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.identification.calibration import Calibration
 from ridgeformer.experiments.identification.cases import PROMPTS, WEIGHT_NOISE
@@ -70,8 +70,8 @@ def separation(limits: Limits, judged: Sequence[Judged]) -> f.Figure:
     for measure in MEASURES:
         lines = []
         for group in dict.fromkeys(group_of(one) for one in judged):
-            shown = [one for one in judged if group_of(one) == group and account(one, limits)]
-            values = [max(getattr(account(one, limits), measure), FLOOR) for one in shown]
+            shown = [one.account for one in judged if group_of(one) == group and one.account]
+            values = [max(getattr(account, measure), FLOOR) for account in shown]
             lines.append(f.Line(group, [group] * len(values), values, mode="markers"))
         groups = [line.name for line in lines]
         limit = [getattr(limits, measure)] * len(groups)
@@ -84,26 +84,10 @@ def group_of(one: Judged) -> str:
     return one.case.answer if one.case.is_control else one.case.treatment
 
 
-def account(one: Judged, limits: Limits) -> Account | None:
-    """The candidate that is right; of a control, the one that comes nearest to being accepted."""
-    accounts = one.found.accounts
-    if one.case.is_control:
-        return min(accounts, key=lambda a: excess(a, limits)) if accounts else None
-    return next((a for a in accounts if a.name == one.case.answer), None)
-
-
-def excess(one: Account, limits: Limits) -> float:
-    return max(
-        one.interior / limits.interior,
-        one.unexplained / limits.unexplained,
-        one.systematic / limits.systematic,
-    )
-
-
 def errors_table(wrong: Sequence[Judged]) -> f.Table:
     rows = []
     for one in wrong:
-        numbers = account(one, one.limits)
+        numbers = one.account
         shown = ["–"] * 3 if numbers is None else [f"{getattr(numbers, m):.2g}" for m in MEASURES]
         said = ", ".join(one.verdict.names) or one.verdict.kind
         rows.append([one.case.answer, one.case.treatment, str(one.case.seed), said, *shown])

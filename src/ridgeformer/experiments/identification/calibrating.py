@@ -6,15 +6,14 @@ which have other shapes, spectra, λ, kernels and numbers of steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from itertools import product
-from math import exp
 from typing import NamedTuple
 
 import numpy as np
 
-from ridgeformer.analysis.verdict import Account, Findings, Limits, Verdict, accepts, judge
+from ridgeformer.analysis.verdict import Account, Findings, Limits, Verdict, accepts, beyond, judge
 from ridgeformer.experiments.identification.calibration import Calibration, Rate
 from ridgeformer.experiments.identification.cases import (
     CONTROLS,
@@ -69,6 +68,17 @@ class Judged:
         return self.label == self.case.answer
 
     @property
+    def account(self) -> Account | None:
+        """Of the candidate that is right; of a control, of the one that comes nearest to being accepted."""
+        if self.case.is_control:
+            return min(
+                self.found.accounts,
+                key=lambda one: max(beyond(one, self.limits).values()),
+                default=None,
+            )
+        return account_of_answer(self.case, self.found)
+
+    @property
     def covered(self) -> bool:
         """Whether the answer is among those that cannot be told apart."""
         return self.verdict.kind == "solver" and self.case.answer in self.verdict.names
@@ -119,8 +129,8 @@ def calibrated(
 
 def choose(known: Sequence[tuple[Case, Findings]]) -> Limits:
     """The limits with the least sum of both error rates, of solvers that are missed and of controls that are
-    taken for one; of several such, the middle of each number's range."""
-    right = [next_account(c, f) for c, f in known if not c.is_control]
+    taken for one; of several such, those nearest to the middle of their ranges."""
+    right = [account_of_answer(c, f) for c, f in known if not c.is_control]
     wrong = [f.accounts for c, f in known if c.is_control]
 
     def errors(limits: Limits) -> float:
@@ -130,17 +140,15 @@ def choose(known: Sequence[tuple[Case, Findings]]) -> Limits:
 
     tried = [Limits(*values) for values in product(INTERIORS, UNEXPLAINED, SYSTEMATIC)]
     counts = [errors(limits) for limits in tried]
-    best = [limits for limits, count in zip(tried, counts, strict=True) if count == min(counts)]
-    return Limits(*(middle(getattr(one, name) for one in best) for name in Limits.__annotations__))
+    least = min(counts)
+    best = [limits for limits, count in zip(tried, counts, strict=True) if count == least]
+    logs = np.log([astuple(limits) for limits in best])
+    middle = (logs.min(0) + logs.max(0)) / 2
+    # The middle itself need not be among the best, which may lie around it.
+    return best[int(np.square(logs - middle).sum(1).argmin())]
 
 
-def middle(values: Iterable[float]) -> float:
-    """The geometric mean of the least and the largest, to two digits."""
-    logs = np.log(list(values))
-    return float(f"{exp((logs.min() + logs.max()) / 2):.2g}")
-
-
-def next_account(case: Case, found: Findings) -> Account | None:
+def account_of_answer(case: Case, found: Findings) -> Account | None:
     """What was found of the answer that is right; None if it was not even a candidate."""
     return next((one for one in found.accounts if one.name == case.answer), None)
 

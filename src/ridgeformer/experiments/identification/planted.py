@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from ridgeformer.baselines import NearestNeighbours
 from ridgeformer.models import Change, Reading, Subject
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Transformer
@@ -159,14 +160,9 @@ class Neighbours(Subject):
 
     def read(self, prompt: Prompt) -> Reading:
         def means(points: Tensor) -> list[Tensor]:
-            nearest = torch.cdist(points, prompt.phi).argsort(-1)
-            found = []
-            for layer in range(self.layers):
-                count = min(2**layer, prompt.supports)
-                chosen = nearest[..., :count].flatten(1)[..., None]
-                values = prompt.y.gather(1, chosen.expand(-1, -1, prompt.outputs))
-                found.append(values.reshape(len(values), -1, count, prompt.outputs).mean(2))
-            return found
+            counts = [min(2**layer, prompt.supports) for layer in range(self.layers)]
+            there = Prompt(prompt.phi, prompt.y, points)
+            return [NearestNeighbours(count).predict(there).to(points.dtype) for count in counts]
 
         def stream(points: Tensor, targets: Tensor) -> Tensor:
             known, rows = [points, targets], []

@@ -11,8 +11,9 @@ from ridgeformer.analysis.removal import remove_heads
 from ridgeformer.analysis.state_probe_words import sentence
 from ridgeformer.analysis.state_probes import find_state_probes
 from ridgeformer.analysis.trajectories import Fit
+from ridgeformer.analysis.verdict import FEW
 from ridgeformer.experiments.finding import Collector
-from ridgeformer.experiments.identification.inquiry import Inquiry
+from ridgeformer.experiments.identification.inquiry import MODEL, Inquiry
 from ridgeformer.models import TransformerSubject
 from ridgeformer.tasks import generator_of
 from ridgeformer.types import Refusal
@@ -34,9 +35,7 @@ def ends(q: Inquiry, out: Collector) -> dict[str, Any]:
 
 
 def probes(q: Inquiry, out: Collector) -> dict[str, Any]:
-    found = find_state_probes(
-        q.subject, q.law, q.prompt, steps=PROBED_STEPS, untrained=None, seed=q.seed
-    )
+    found = find_state_probes(q.subject, q.law, q.prompt, steps=PROBED_STEPS, seed=q.seed)
     for probe in found.probes:
         rows = {
             "cosine": probe.cosine,
@@ -55,7 +54,7 @@ def probes(q: Inquiry, out: Collector) -> dict[str, Any]:
 
 def nearest_with_steps(q: Inquiry) -> Fit:
     """The nearest candidate that takes several steps, which is what an intervention needs."""
-    found = next((f for f in q.fits if f.steps > 2 and not f.candidate.solver.smooths), None)
+    found = next((f for f in q.fits if f.steps > FEW and not f.candidate.solver.smooths), None)
     if found is None:
         raise Refusal("No candidate takes several steps to come near this model.")
     return found
@@ -95,7 +94,7 @@ def heads(q: Inquiry, out: Collector) -> dict[str, Any]:
     )
     for one in found.heads:
         where: dict[str, float | str] = {"layer": one.layer, "head": one.head}
-        out.exact("effect of a head", "model", one.size, **where)
+        out.exact("effect of a head", MODEL, one.size, **where)
         if (best := one.best) is not None:
             name = fit.candidate.name
             out.add("head like a step", name, best.correlation, step=best.step, **where)

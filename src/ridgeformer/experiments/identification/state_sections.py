@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import nan
 
 from ridgeformer.experiments import finding as f
-from ridgeformer.experiments.identification.view import PROSE, View, some
+from ridgeformer.experiments.identification.view import MODEL, PROSE, View, some
 from ridgeformer.experiments.wording import shown, spread
 
 LETTERS = {"alpha": "α"}
@@ -89,7 +89,7 @@ def interchange(view: View) -> f.Section:
 
 def heads(view: View) -> f.Section:
     name = view.part("heads")["candidate"]
-    sizes = view.finding.select("effect of a head", "model")
+    sizes = view.finding.select("effect of a head", MODEL)
     alike = {
         (n.setting["layer"], n.setting["head"]): n for n in view.finding.select("head like a step", name)
     }  # fmt: skip
