@@ -115,7 +115,7 @@ def test_the_tasks_of_a_study_are_described_apart(name):
 @pytest.mark.parametrize("name", STUDIES)
 def test_a_study_on_workers_gives_the_same_numbers(tmp_path, name):
     for out, options in {"here": [], "there": ["--workers", 2]}.items():
-        done = cli("study", name, "--prompts", 4, "--out", out, *options, cwd=tmp_path)
+        done = cli("study", name, "--prompts", 8, "--out", out, *options, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
     assert numbers(tmp_path / "here", "findings.json") == numbers(
         tmp_path / "there", "findings.json"

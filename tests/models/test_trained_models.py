@@ -101,11 +101,11 @@ def test_alternating_tokens_of_a_y_carry_their_x(home):
 
 @pytest.mark.parametrize("positions", ["none", "learned", "sinusoidal"])
 def test_positions_are_those_of_the_recipe(tmp_path, positions):
-    recipe = replace(recipe_of("alternating", PROCESS), name="positions")
+    recipe = replace(recipe_of("interleaved", PROCESS), name="positions")
     recipe = replace(recipe, model=replace(recipe.model, positions=positions))
     torch.manual_seed(0)
     TrainedModel(Transformer(recipe.config()), recipe, {}).save(tmp_path / "m")
-    model, prompt = rf.load(tmp_path / "m"), prompt_of("alternating")
+    model, prompt = rf.load(tmp_path / "m"), prompt_of("interleaved")
     assert model.transformer.config.positional == positions
     assert model.most_supports == (8 if positions == "learned" else None)
     arrays = (prompt.phi.numpy(), prompt.y.numpy(), prompt.phi_query.numpy())

@@ -35,6 +35,11 @@ from ridgeformer.types import Refusal
         ),
         ('layout = "pairs"', 'layout = "alternating"\nmask = "context"', "has a causal mask"),
         ('layout = "pairs"', 'positions = "learned"', "positions must be none"),
+        (
+            'layout = "pairs"',
+            'layout = "alternating"\npositions = "learned"',
+            "come next after the supports: .* must be none",
+        ),
         ('layout = "pairs"', 'positions = "relative"', "must be one of usual, none"),
         ("batch = 8", "batch = 8\nbeta1 = 1.0", "0 ≤ beta1 < 1"),
         (

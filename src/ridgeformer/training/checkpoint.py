@@ -87,6 +87,7 @@ def restore(path: Path, model: Transformer, optimiser: torch.optim.Optimizer) ->
     except (SafetensorError, RuntimeError, OSError) as error:
         raise Refusal(f"{path} does not fit the recipe: {error}.") from error
     for name, weight in model.named_parameters():
+        of = f"{name}:"
         optimiser.state[weight] = {
-            key: moments[f"{name}:{key}"] for key in ("step", "exp_avg", "exp_avg_sq")
+            key.removeprefix(of): value for key, value in moments.items() if key.startswith(of)
         }

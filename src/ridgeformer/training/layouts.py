@@ -91,11 +91,7 @@ class Pairs(Layout):
 
 
 class Decoder(Layout):
-    """Two tokens for each point, its x and then its y, under a causal mask; each x predicts its y."""
-
-    @abstractmethod
-    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
-        """The sequence of the points, the last of which has an x and no y."""
+    """Two tokens for each support, its x and then its y, under a causal mask; each x predicts its y."""
 
     def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
         if shape["mask"] != "usual":
@@ -105,6 +101,13 @@ class Decoder(Layout):
         table = {"max_tokens": 2 * points} if positions == "learned" else {}
         return shape_of(task, shape, mask="causal", positional=positions, **table)
 
+
+class Interleaved(Decoder):
+    """The token of a y does not know its x, so that attention must find it by its position."""
+
+    name = "interleaved"
+    positions = "learned"
+
     def loss(self, model: Transformer, sample: Sample) -> Tensor:
         """The mean squared error at every point but the first, predicted from the points before it."""
         prompt = sample.prompt
@@ -113,6 +116,17 @@ class Decoder(Layout):
         tokens = self.tokens(x, y[:, :-1])
         stream = model.residual_stream(tokens, tokens.shape[1], rows=slice(0, None, 2))
         return (model.readout(stream) - y)[:, 1:].square().mean()
+
+    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
+        """The sequence of the points, the last of which has an x and no y."""
+        batch, n, p = x.shape
+        r = y.shape[2]
+        tokens = x.new_zeros(batch, 2 * n - 1, p + r + 3)
+        tokens[:, 0::2, :p] = x
+        tokens[:, 0::2, p + r + 2] = 1
+        tokens[:, 1::2, p : p + r] = y
+        tokens[:, 1::2, p + r] = 1
+        return tokens
 
     def sequences(self, prompt: Prompt) -> tuple[Float[Tensor, "sequences n d_in"], int]:
         """Each query has a sequence of its own, in which it comes after all supports."""
@@ -128,31 +142,41 @@ class Decoder(Layout):
         return task.supports + task.queries - 1
 
 
-class Interleaved(Decoder):
-    """The token of a y does not know its x, so that attention must find it by its position."""
-
-    name = "interleaved"
-    positions = "learned"
-
-    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
-        batch, n, p = x.shape
-        r = y.shape[2]
-        tokens = x.new_zeros(batch, 2 * n - 1, p + r + 3)
-        tokens[:, 0::2, :p] = x
-        tokens[:, 0::2, p + r + 2] = 1
-        tokens[:, 1::2, p : p + r] = y
-        tokens[:, 1::2, p + r] = 1
-        return tokens
-
-
 class Alternating(Decoder):
-    """The token of a y carries its x too, so that no position has to bind them."""
+    """The token of a y carries its x too, so that no position has to bind them.
+
+    Without positions, many queries can come next after the supports, each as if it were alone.
+    """
 
     name = "alternating"
     positions = "none"
 
-    def tokens(self, x: Tensor, y: Tensor) -> Float[Tensor, "batch n d_in"]:
-        return Prompt(x[:, :-1], y, x[:, -1:]).alternating_tokens()
+    def config(self, task: LearnableTask, shape: dict[str, Any]) -> TransformerConfig:
+        if shape["positions"] not in ("usual", "none"):
+            raise Refusal(
+                "All queries of the layout alternating come next after the supports: [model] positions must be "
+                f"none; got {shape['positions']}."
+            )
+        return super().config(task, shape)
+
+    def loss(self, model: Transformer, sample: Sample) -> Tensor:
+        """The mean squared error at every support but the first, predicted from those before it, and at the
+        queries, predicted from all supports."""
+        prompt = sample.prompt
+        tokens, context = self.sequences(prompt)
+        stream = model.residual_stream(tokens, context)
+        asked = torch.cat([stream[:, 2:context:2], stream[:, context:]], dim=1)
+        y = torch.cat([prompt.y[:, 1:], sample.targets], dim=1)
+        return (model.readout(asked) - y).square().mean()
+
+    def sequences(self, prompt: Prompt) -> tuple[Float[Tensor, "sequences n d_in"], int]:
+        return prompt.alternating_tokens(), 2 * prompt.supports
+
+    def cost(self, prompt: Prompt) -> int:
+        return 2 * prompt.supports + prompt.phi_query.shape[1]
+
+    def longest(self, task: LearnableTask) -> int:
+        return task.supports
 
 
 LAYOUTS: dict[str, Layout] = {

@@ -1,4 +1,4 @@
-"""The training loop: fresh batches, AdamW with warm-up, cosine decay and clipping, and a log.
+"""The training loop: fresh batches, AdamW or Muon with warm-up, cosine decay and clipping, and a log.
 
 The batch of a step depends on the seed and the step alone, and the learning rate on the step, so that
 the weights and the optimiser's moments are all that a checkpoint has to hold.
@@ -20,6 +20,7 @@ from ridgeformer.tasks import Prompt, Sample, generator_of
 from ridgeformer.training import checkpoint
 from ridgeformer.training.final import final_scores
 from ridgeformer.training.layouts import LAYOUTS, Layout
+from ridgeformer.training.optimisers import optimiser_of
 from ridgeformer.training.parallel import Group
 from ridgeformer.training.recipe import Recipe, TrainingOptions
 from ridgeformer.training.scores import Held, score
@@ -83,17 +84,6 @@ def with_zeros(sample: Sample, features: int) -> Sample:
 
 def single(sample: Sample) -> Sample:
     return Sample(sample.prompt.to(torch.float32), sample.targets.float())
-
-
-def optimiser_of(model: Transformer, s: TrainingOptions) -> torch.optim.AdamW:
-    """Fused AdamW, which applies weight decay to matrices alone."""
-    matrices = [w for w in model.parameters() if w.ndim > 1]
-    vectors = [w for w in model.parameters() if w.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": s.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=s.rate, betas=(s.beta1, s.beta2), fused=True)
 
 
 @dataclass
@@ -180,7 +170,7 @@ class Run:
                 f"The loss is not finite at step {self.step + 1}: lower the rate. The checkpoint before it is "
                 f"kept in {self.folder / 'checkpoints'}."
             )
-        self.optimiser.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.training.clip)
         self.optimiser.step()

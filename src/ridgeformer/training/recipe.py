@@ -40,6 +40,8 @@ class TrainingOptions:
 
     steps: int = 20_000
     batch: int = 64
+    optimiser: Literal["adamw", "muon"] = "adamw"
+    """Muon makes the updates of a block's matrices orthogonal; everything else has AdamW."""
     rate: float = 1e-3
     warmup: int = 500
     final_rate: float = 0.0

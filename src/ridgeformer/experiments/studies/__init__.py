@@ -7,6 +7,7 @@ from ridgeformer.experiments.studies.base import Study, run_study
 from ridgeformer.experiments.studies.cg_variants import CGVariants
 from ridgeformer.experiments.studies.dot_products import DotProducts
 from ridgeformer.experiments.studies.gaussian import GaussianStudy
+from ridgeformer.experiments.studies.interchange import Interchange
 from ridgeformer.experiments.studies.learning_curve import LearningCurve
 from ridgeformer.experiments.studies.smoother import Smoother
 from ridgeformer.experiments.studies.told_apart import ToldApart
@@ -22,5 +23,6 @@ for _study in (
     LearningCurve(),
     CGVariants(),
     ToldApart(),
+    Interchange(),
 ):
     register(_study)

@@ -15,6 +15,7 @@ from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, run_a
 from ridgeformer.experiments.plain import from_plain, to_plain
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.registry import Registry
+from ridgeformer.transformer.threads import one_thread_each
 from ridgeformer.types import Refusal
 
 Part = Callable[[Collector], None]
@@ -126,7 +127,10 @@ def run_study(
     check_seed(seed, below=63)
     run = Run(out, "findings.json", console)
     if where is HERE and store is None:
-        finding = study.measure(prompts, seed, run.track)
+        with (
+            one_thread_each
+        ):  # the operations are small, and threads that share them wait on a busy machine
+            finding = study.measure(prompts, seed, run.track)
     else:
         store = store or Store(Path(out) / "tasks", code())
         tasks = study.registry.registered(study).tasks(prompts, seed)
