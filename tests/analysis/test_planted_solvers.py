@@ -25,15 +25,17 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 TASK = LinearRegression(features=6, supports=20, queries=6, condition=30.0)
 PROMPT = TASK.draw(64, seed=5)
 TOP = 1.3 * float(kernel_eigenvalues(PROMPT).max())
+LARGE = LinearRegression(features=12, supports=36, queries=8, condition=100.0)
 
 
 def verdict_on(solver, *candidates):
-    model = rf.compile(
-        solver, features=6, steps=6, ridge=1.2 * TASK.ridge, to=rf.LinearAttention(TOP)
-    )
-    evidence = Evidence.of(Rotated(subject(model)).read(PROMPT), PROMPT)
-    around = Setting.around(evidence.prompt, Linear(), TASK.ridge)
-    fits = fit_all(evidence, [Candidate(one) for one in candidates], around, 8)
+    """On more features than steps, so that little can be made good by blending what is there."""
+    prompt = LARGE.draw(96, seed=5)
+    to = rf.LinearAttention(1.3 * float(kernel_eigenvalues(prompt).max()))
+    model = rf.compile(solver, features=12, steps=8, ridge=1.2 * LARGE.ridge, to=to)
+    evidence = Evidence.of(Rotated(subject(model)).read(prompt), prompt)
+    around = Setting.around(evidence.prompt, Linear(), LARGE.ridge)
+    fits = fit_all(evidence, [Candidate(one) for one in candidates], around, 10)
     return judge(Findings.of(fits, evidence), shipped().limits)
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from ridgeformer.solvers import Chebyshev, ConjugateGradient
-from ridgeformer.solvers.chebyshev import ChebyshevState
 from ridgeformer.solvers.richardson import preconditioned
 
 
@@ -28,14 +27,16 @@ class ConstantLength(ConjugateGradient):
 
 @dataclass(frozen=True)
 class WrongWeight(Chebyshev):
-    """Chebyshev's recurrence with ω_{t+1} = 1/(1 − 0.8·ω_t ρ²/4)."""
+    """Chebyshev's recurrence with weights that come one step late: ω₂ = 1, ω₃ = 1/(1 − ρ²/2), …
+
+    A wrong ρ would not do, as it is right for another interval, and ω₂ = 1/(1 − ρ²/4) gives polynomials of the second
+    kind, which another interval imitates to 0.001.
+    """
 
     name = "wrong-weight"
 
     def step(self, m, s, t):
         rho = self.centre_and_radius(m)[1]
-        correction = self.correction(m, s)
-        previous = s.alpha + correction if s.previous is None else s.previous
-        omega = m.reciprocal_within(s.divisor, lambda: (0.5, 1.0), "1 ≤ ω ≤ 2")
-        alpha = previous + omega * (s.alpha - previous + correction)
-        return ChebyshevState(alpha, s.alpha, s.inverse, 1 - 0.8 * rho**2 / 4 * omega)
+        right = super().step(m, s, t)
+        late = {1: 1.0, 2: 1 - rho**2 / 2}
+        return right._replace(divisor=late.get(t, right.divisor))

@@ -129,3 +129,11 @@ class Readouts:
         found = found.reshape(len(rows), rows.shape[1], n, steps, channels)
         wanted = targets[:, prompts].permute(1, 2, 0, 3)
         return (found - wanted).square().sum(-1).mean(2).permute(0, 2, 1)
+
+    def residuals(
+        self, target: Float[Tensor, "batch n c"], layer: int, prompts: slice
+    ) -> Float[Tensor, "some n c"]:
+        """What one target's readout from one layer misses on those prompts."""
+        weights = self.regression.inverse[layer] @ target[self.fit].flatten(0, 1)
+        missed: Tensor = self.columns[layer, prompts] @ weights - target[prompts]
+        return missed

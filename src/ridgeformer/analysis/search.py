@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from itertools import islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from ridgeformer.analysis.trajectories import (
     Evidence,
     Fit,
     choices,
+    residuals,
 )
 
 FINE = tuple(np.arange(0.05, 0.85, 0.05))
@@ -28,10 +29,16 @@ steps depend so much on the former that the middle of its range is searched clos
 BOUNDS = {"ridge": (-2.0, 2.0), "hi": (-0.7, 4.0), "lo": (-3.0, 3.0), "width": (-1.0, 1.0)}
 """How far the logarithm of each number may be moved."""
 
-ROUNDS = ((5, 10), (2, 35))
-"""In each round a search goes on with as many numbers of steps of a candidate, and tries so many settings for each
-number that is free. What the first settings cost says little of what is found with them, so that the first
-round is short and wide."""
+ROUNDS = ((5, 6), (2, 20))
+"""In each round a search goes on with as many numbers of steps of a candidate, and takes so many steps of least squares for
+each. What the first settings cost says little of what is found with them, so that the first round is short and wide."""
+
+ELSEWHERE = 0.2
+"""Searches from two step sizes whose logarithms differ by more may end apart."""
+
+REWEIGHED = 3
+INSIDE = 1 - 1e-6
+"""A search begins inside its bounds, by so little."""
 
 TOO_FAR = 0.5
 """If the first settings of all candidates cost more than this, none of them is near, and the search ends."""
@@ -170,28 +177,42 @@ class Search:
         ]
 
     def minimise(self, stride: int, steps: int, evaluations: int) -> None:
-        """Nelder and Mead's search for the free numbers, from the best so far.
+        """Searches for the free numbers by least squares, from the best so far.
 
-        Where it ends near, it goes on for the product of both errors, in which noise on predictions is a
+        Where that ends near, it goes on for the product of both errors, in which noise on predictions is a
         factor and does not pull at the numbers that the layers determine. The cost may not rise by much:
         steps that do nothing are easily found in the layers.
         """
         if not self.free:
             return
-        here = [one for one in self.tried[stride] if one.steps == steps]
-        first, most = min(here, key=lambda one: one.cost).by, evaluations * len(self.free)
-        self.descend(stride, steps, first, 0.3, most, lambda one: one.cost)
+        for start in self.basins(stride, steps):
+            self.descend(stride, start, evaluations)
         best = self.best(stride)
-        if best.steps == steps and best.cost < NEARLY:
-            limit = WORSE * best.cost
+        if best.steps != steps or best.cost >= NEARLY:
+            return
+        limit = WORSE * best.cost
 
-            def goal(one: Tried) -> float:
-                return product_of_errors(one) if one.cost <= limit else one.cost / limit
+        def goal(one: Tried) -> float:
+            return product_of_errors(one) if one.cost <= limit else one.cost / limit
 
-            self.descend(stride, steps, best.by, 0.03, most, goal)
-            here = [one for one in self.tried[stride] if one.steps == steps]
-            self.chosen[stride] = min(here, key=goal)
-            self.try_other_lengths(stride)
+        for _ in range(REWEIGHED):
+            chosen = min(self.with_steps(stride, steps), key=goal)
+            # Where each part is weighed by its inverse, the sum has the least product as its minimum.
+            self.descend(stride, chosen, evaluations, (chosen.inside, chosen.cost - chosen.inside))
+            if min(self.with_steps(stride, steps), key=goal) is chosen:
+                break
+        self.chosen[stride] = min(self.with_steps(stride, steps), key=goal)
+        self.try_other_lengths(stride)
+
+    def with_steps(self, stride: int, steps: int) -> list[Tried]:
+        return [one for one in self.tried[stride] if one.steps == steps]
+
+    def basins(self, stride: int, steps: int) -> list[Tried]:
+        """The best so far, and the best with quite another step size, which may lead elsewhere."""
+        ordered = sorted(self.with_steps(stride, steps), key=lambda one: one.cost)
+        first = ordered[0].by.get("hi", 0.0)
+        others = (one for one in ordered if abs(one.by.get("hi", 0.0) - first) > ELSEWHERE)
+        return [ordered[0], *islice(others, 1)]
 
     def try_other_lengths(self, stride: int) -> None:
         """The layers tell λ and step size, whatever the number of steps: a neighbour may end nearer."""
@@ -202,33 +223,31 @@ class Search:
             self.chosen[stride] = best
 
     def descend(
-        self,
-        stride: int,
-        steps: int,
-        start: Mapping[str, float],
-        reach: float,
-        most: int,
-        goal: Callable[[Tried], float],
+        self, stride: int, start: Tried, most: int, parts: tuple[float, float] = (1.0, 1.0)
     ) -> None:
-        first = np.array([start.get(name, 0.0) for name in self.free])
+        """Least squares from a setting that was tried, with both parts of the cost in those units.
 
-        def at(x: np.ndarray) -> float:
-            self.attempt(stride, dict(zip(self.free, x.tolist(), strict=True)), [steps])
-            return goal(self.tried[stride][-1])
+        Every step is read where it was there; where it ends, layers are chosen anew.
+        """
+        choice = self.at(stride, start.by, [start.steps])[0]
+        scales = [max(part, NOTHING) ** -0.5 for part in parts]
 
-        scipy.optimize.minimize(
-            at,
-            first,
-            method="Nelder-Mead",
-            bounds=[BOUNDS[name] for name in self.free],
-            options={
-                "maxfev": most,
-                "xatol": 1e-5,
-                "fatol": 1e-10,
-                "initial_simplex": first
-                + reach * np.vstack([np.zeros(len(first)), np.eye(len(first))]),
-            },
+        def missed(x: np.ndarray) -> np.ndarray:
+            moved = self.start.moved(dict(zip(self.free, x.tolist(), strict=True)))
+            both = residuals(self.evidence, choice, moved)
+            found = np.concatenate(
+                [scale * part.numpy() for scale, part in zip(scales, both, strict=True)]
+            )
+            clipped: np.ndarray = np.clip(np.nan_to_num(found, nan=HOPELESS), -HOPELESS, HOPELESS)
+            return clipped
+
+        bounds = np.array([BOUNDS[name] for name in self.free]).T
+        first = np.clip([start.by.get(name, 0.0) for name in self.free], *(bounds * INSIDE))
+        ended = scipy.optimize.least_squares(
+            missed, first, bounds=tuple(bounds), max_nfev=most, ftol=1e-4, xtol=1e-9, gtol=1e-15
         )
+        by = dict(zip(self.free, ended.x.tolist(), strict=True))
+        self.attempt(stride, by, [start.steps])
 
     def fit(self) -> Fit:
         best = self.chosen.get(self.stride, self.best(self.stride))

@@ -223,6 +223,28 @@ def choices(
     return found
 
 
+def residuals(
+    evidence: Evidence, choice: Choice, setting: Setting
+) -> tuple[Float[Tensor, " inside"], Float[Tensor, " end"]]:
+    """What the readouts of a choice, and its last step, miss at another setting.
+
+    The squares of both sum up to both parts of its cost, if every step is read where the choice reads it.
+    """
+    part, last = evidence.split.choose, len(choice.layers)
+    found = choice.candidate.signals(evidence.prompt, setting, last * choice.stride)
+    signals = {name: (place, values[:: choice.stride]) for name, (place, values) in found.items()}
+    missed = []
+    for t, (name, layer) in enumerate(zip(choice.names, choice.layers, strict=True)):
+        place, values = signals[name]
+        values = values[:, :, evidence.places[place]]
+        left = evidence.readouts[place].residuals(values[t + 1], layer, part)
+        tokens = left.shape[0] * left.shape[1]
+        missed.append(left.flatten() / (new_part(values, part) * tokens * last) ** 0.5)
+    wanted = evidence.predictions[part]
+    away = wanted - signals["predictions"][1][-1, part]
+    return torch.cat(missed), (away / wanted.norm().clamp(min=TINY)).flatten()
+
+
 def errors_of(
     evidence: Evidence, signal: Signal, prompts: slice
 ) -> Float[Tensor, "layers steps some"]:

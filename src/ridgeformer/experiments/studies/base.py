@@ -11,11 +11,10 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from ridgeformer.experiments.finding import Collector, Finding, Number, Page, Progress
-from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, run_all
+from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, one_thread, run_all
 from ridgeformer.experiments.plain import from_plain, to_plain
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.registry import Registry
-from ridgeformer.transformer.threads import one_thread_each
 from ridgeformer.types import Refusal
 
 Part = Callable[[Collector], None]
@@ -127,9 +126,7 @@ def run_study(
     check_seed(seed, below=63)
     run = Run(out, "findings.json", console)
     if where is HERE and store is None:
-        with (
-            one_thread_each
-        ):  # the operations are small, and threads that share them wait on a busy machine
+        with one_thread():  # as on workers; threads that share small operations wait for each other
             finding = study.measure(prompts, seed, run.track)
     else:
         store = store or Store(Path(out) / "tasks", code())

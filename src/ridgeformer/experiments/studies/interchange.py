@@ -74,7 +74,7 @@ def exchange(number: int, out: Collector) -> None:
 class Interchange(StudyInParts):
     name = "interchange"
     summary = "States of another prompt put into compiled models: predicted against actual effect, with controls."
-    prompts = 384
+    prompts = 1536
     measures = MEASURES
 
     def parts(self, prompts: int) -> list[Part]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import nan
+from math import isfinite, nan
 
 from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.page import Prose
@@ -16,7 +16,7 @@ EFFECTS = ("effect", *CONTROLS)
 def sizes(finding: f.Finding, measure: str) -> list[float]:
     """The absolute values of a correlation in all models and steps in which it is defined."""
     found = (n.value for name in finding.settings["names"] for n in finding.select(measure, name))
-    return [abs(value) for value in found if value is not None]
+    return [abs(value) for value in found if isfinite(value)]
 
 
 def figure(finding: f.Finding) -> f.Figure:
@@ -25,14 +25,15 @@ def figure(finding: f.Finding) -> f.Figure:
         lines = []
         for measure in EFFECTS:
             shown = finding.select(measure, name)
-            values = [[nan if v is None else v for v in (n.value, n.low, n.high)] for n in shown]
             lines.append(
                 f.Line(
-                    measure, [f"{n.setting['step']:g}" for n in shown], [v[0] for v in values],
-                    low=[v[1] for v in values], high=[v[2] for v in values], mode="markers",
+                    measure, [f"{n.setting['step']:g}" for n in shown], [n.value for n in shown],
+                    low=[n.ends[0] for n in shown], high=[n.ends[1] for n in shown], mode="markers",
                 )
             )  # fmt: skip
-        panels.append(f.Panel(name, lines, f.Axes("step", "correlation")))
+        panels.append(
+            f.Panel(name, lines, f.Axes("step", "correlation", log_y=False, y_limits=(-0.25, 1.1)))
+        )
     return f.Figure([panels])
 
 
