@@ -1,5 +1,7 @@
 """Compiled models are found to run their solvers, with their numbers, and other subjects are not."""
 
+from math import inf
+
 import pytest
 import torch
 
@@ -111,6 +113,31 @@ def test_a_nearest_candidate_is_the_same_in_fits_and_accounts():
     found = Findings.of(fits, evidence)
     for fit, one in zip(fits, found.accounts, strict=True):
         assert one.misfit == pytest.approx(fit.misfit, rel=1e-9)
+
+
+def test_of_several_alike_the_one_with_the_least_product_comes_first():
+    """Both are there; one has a readout that is a little worse, and an end that is much better."""
+
+    def account(name, inside, away):
+        # One prompt alone tells them apart, which may be chance.
+        return Account(name, 6, 3, inside, away, 0.0, 1.0, (inside, 0.0, 0.0), (0.0, 0.0, away))
+
+    found = Findings(
+        (account("chebyshev", 3e-4, 1e-5), account("heavy-ball", 9e-4, 0.0)), True, inf, ()
+    )
+    assert judge(found, LIMITS).names == ("heavy-ball", "chebyshev")
+
+
+def test_noise_is_not_systematic_and_another_end_is():
+    """Readouts tell a little of any noise by chance, which does not count."""
+    inner = Rotated(compiled("gd"))
+    true = Setting(Linear(), RIDGE, RIDGE, RIDGE + TOP)
+    noisy = Evidence.of(Noisy(inner, 0.01).read(PROMPT), PROMPT)
+    right = choices(noisy, Candidate(make_solver("gd")), true, 1, [5])[0].scored(noisy)
+    assert 0.005 < right.unexplained < 0.02
+    assert right.systematic == 0
+    short = choices(noisy, Candidate(make_solver("gd")), true, 1, [2])[0].scored(noisy)
+    assert short.systematic > 0.5 * (short.unexplained - right.unexplained) > 0
 
 
 def test_two_steps_of_a_method_with_two_numbers_are_no_evidence():

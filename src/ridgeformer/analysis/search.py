@@ -12,7 +12,6 @@ import scipy.optimize
 from ridgeformer.analysis.candidates import Candidate, Setting
 from ridgeformer.analysis.trajectories import (
     HOPELESS,
-    NOTHING,
     Choice,
     Evidence,
     Fit,
@@ -20,18 +19,32 @@ from ridgeformer.analysis.trajectories import (
     residuals,
 )
 
-FINE = tuple(np.arange(0.05, 0.85, 0.05))
-STRETCHES = tuple(np.log([1.0, 1.25, 1.6, 2.0, 3.0, 10.0, 40.0]))
+FINE = tuple(np.arange(0.1, 0.85, 0.1))
+STRETCHES = tuple(np.log([1.0, 1.25, 1.6, 2.0, 3.0, 5.0, 10.0, 40.0]))
+STRIDING = STRETCHES[1::2]
 RIDGES = tuple(np.log([0.7, 1.4]))
-"""A search first tries multiples of the largest eigenvalue as the upper end of the interval, and multiples of λ. Many
-steps depend so much on the former that the middle of its range is searched closely."""
+"""A search first tries multiples of the largest eigenvalue as the upper end of the interval, fewer of them for a longer
+stride, and multiples of λ. Many steps depend so much on the former that the middle of its range is searched closely."""
 
 BOUNDS = {"ridge": (-2.0, 2.0), "hi": (-0.7, 4.0), "lo": (-3.0, 3.0), "width": (-1.0, 1.0)}
 """How far the logarithm of each number may be moved."""
 
-ROUNDS = ((5, 6), (2, 20))
-"""In each round a search goes on with as many numbers of steps of a candidate, and takes so many steps of least squares for
-each. What the first settings cost says little of what is found with them, so that the first round is short and wide."""
+
+class Round(NamedTuple):
+    """How a search goes on from what was tried."""
+
+    hopeful: float
+    """With what costs up to this factor more than the best."""
+    lengths: int
+    """With as many numbers of steps of a candidate."""
+    evaluations: int
+    """The steps of least squares for each."""
+    offsets: tuple[float, ...]
+    """Where it goes on for the product of both errors, it also begins with step sizes so far from the best."""
+
+
+ROUNDS = (Round(20.0, 5, 6, (0.0,)), Round(3.0, 5, 20, (0.0, -0.15, 0.15)))
+"""What the first settings cost says little of what is found with them, so that the first round is short and wide."""
 
 ELSEWHERE = 0.2
 """Searches from two step sizes whose logarithms differ by more may end apart."""
@@ -43,9 +56,7 @@ INSIDE = 1 - 1e-6
 TOO_FAR = 0.5
 """If the first settings of all candidates cost more than this, none of them is near, and the search ends."""
 
-HOPEFUL = 20.0
-"""It goes on with what costs up to this factor more than the best."""
-
+ROUND_OFF = 1e-12
 MUCH_MORE, WORSE = 5.0, 1.1
 EXPLAINED, NEARLY, NOISE = 1e-6, 0.05, 1e-3
 
@@ -73,16 +84,16 @@ def go_on(searches: Sequence[Search]) -> None:
     Then only candidates with fewer free numbers are tried, which the one that was found may contain.
     """
     freest: int | None = None
-    for lengths, evaluations in ROUNDS:
+    for one in ROUNDS:
         starts = sorted((s for search in searches for s in search.starts), key=lambda s: s.cost)
-        limit, left = HOPEFUL * starts[0].cost, {id(search): lengths for search in searches}
+        limit, left = one.hopeful * starts[0].cost, {id(search): one.lengths for search in searches}
         for search, stride, steps, cost in starts:
             hopeful = cost <= limit and left[id(search)] > 0
             if hopeful and (freest is None or len(search.free) < freest):
                 left[id(search)] -= 1
-                search.minimise(stride, steps, evaluations)
+                search.minimise(stride, steps, one)
                 if search.settled:
-                    search.minimise(stride, steps, ROUNDS[-1][1])
+                    search.minimise(stride, steps, ROUNDS[-1])
                     freest = len(search.free)
 
 
@@ -117,13 +128,13 @@ class Search:
         strides = (1,) if candidate.most_steps == 1 else (1, 2)
         self.tried: dict[int, list[Tried]] = {n: [] for n in strides}
         self.chosen: dict[int, Tried] = {}
-        stretches = STRETCHES if "hi" in self.free else (0.0,)
-        ridges = RIDGES if "ridge" in self.free else ()
-        closely = FINE if "hi" in self.free else ()
+        tuned = "hi" in self.free
+        stretches, striding = (STRETCHES, STRIDING) if tuned else ((0.0,), (0.0,))
         tried = [
-            *product(strides, stretches, (0.0,)),
-            *product((1,), closely, (0.0,)),
-            *product((1,), stretches[1:4] or stretches, ridges),
+            *product((1,), stretches, (0.0,)),
+            *product(strides[1:], striding, (0.0,)),
+            *product((1,), FINE if tuned else (), (0.0,)),
+            *product((1,), stretches[1:4] or stretches, RIDGES if "ridge" in self.free else ()),
         ]
         for stride, stretch, ridge in tried:
             steps_tried = range(1, self.most(stride) + 1)
@@ -148,18 +159,20 @@ class Search:
 
     @property
     def settled(self) -> bool:
-        """Whether a trajectory of several steps is in the layers, up to round-off, and ends in the prediction, up to
-        noise."""
+        """Whether a trajectory of several steps, or the one of a smoother, is in the layers, up to round-off, and ends
+        in the prediction, up to noise."""
         best = self.chosen.get(1, self.best(1))
-        if best.steps <= 2 or best.inside >= EXPLAINED or best.cost >= NEARLY:
+        few = best.steps <= 2 and not self.candidate.solver.smooths
+        if few or best.inside >= EXPLAINED or best.cost >= NEARLY:
             return False
         found = self.at(1, best.by, [best.steps])[0]
         return found.systematic(self.evidence, self.evidence.split.choose) < NOISE
 
-    def attempt(self, stride: int, by: dict[str, float], lasts: Sequence[int]) -> None:
+    def attempt(self, stride: int, by: dict[str, float], lasts: Sequence[int]) -> list[Tried]:
         """Tries a setting with each of these numbers of steps."""
-        found = self.at(stride, by, lasts)
-        self.tried[stride] += [Tried(c.cost, c.inside, by, len(c.layers)) for c in found]
+        found = [Tried(c.cost, c.inside, by, len(c.layers)) for c in self.at(stride, by, lasts)]
+        self.tried[stride] += found
+        return found
 
     def at(self, stride: int, by: Mapping[str, float], lasts: Sequence[int]) -> list[Choice]:
         return choices(self.evidence, self.candidate, self.start.moved(by), stride, lasts)
@@ -176,7 +189,7 @@ class Search:
             for (stride, steps), cost in costs.items()
         ]
 
-    def minimise(self, stride: int, steps: int, evaluations: int) -> None:
+    def minimise(self, stride: int, steps: int, how: Round) -> None:
         """Searches for the free numbers by least squares, from the best so far.
 
         Where that ends near, it goes on for the product of both errors, in which noise on predictions is a
@@ -186,23 +199,32 @@ class Search:
         if not self.free:
             return
         for start in self.basins(stride, steps):
-            self.descend(stride, start, evaluations)
-        best = self.best(stride)
-        if best.steps != steps or best.cost >= NEARLY:
+            self.descend(stride, start, how.evaluations)
+        least = self.best(stride).cost
+        limit = WORSE * least
+        nearest = min(self.with_steps(stride, steps), key=lambda one: one.cost)
+        if nearest.cost > limit or least >= NEARLY:
             return
-        limit = WORSE * best.cost
 
         def goal(one: Tried) -> float:
             return product_of_errors(one) if one.cost <= limit else one.cost / limit
 
+        chosen = min(self.with_steps(stride, steps), key=goal)
         for _ in range(REWEIGHED):
-            chosen = min(self.with_steps(stride, steps), key=goal)
             # Where each part is weighed by its inverse, the sum has the least product as its minimum.
-            self.descend(stride, chosen, evaluations, (chosen.inside, chosen.cost - chosen.inside))
-            if min(self.with_steps(stride, steps), key=goal) is chosen:
+            parts = chosen.inside, chosen.cost - chosen.inside
+            ended = self.descend(stride, chosen, how.evaluations, parts)
+            for offset in how.offsets if "hi" in self.free else ():
+                # Layers that tell the other numbers may be content with several step sizes.
+                other = {**ended.by, "hi": nearest.by.get("hi", 0.0) + offset}
+                start = self.attempt(stride, other, [steps])[0]
+                self.descend(stride, start, how.evaluations, parts)
+            before, chosen = chosen, min(self.with_steps(stride, steps), key=goal)
+            if chosen is before:
                 break
-        self.chosen[stride] = min(self.with_steps(stride, steps), key=goal)
-        self.try_other_lengths(stride)
+        # The layers tell λ and step size, whatever the number of steps: a neighbour may end nearer.
+        self.attempt(stride, chosen.by, range(1, self.most(stride) + 1))
+        self.chosen[stride] = min(self.tried[stride], key=goal)
 
     def with_steps(self, stride: int, steps: int) -> list[Tried]:
         return [one for one in self.tried[stride] if one.steps == steps]
@@ -214,23 +236,15 @@ class Search:
         others = (one for one in ordered if abs(one.by.get("hi", 0.0) - first) > ELSEWHERE)
         return [ordered[0], *islice(others, 1)]
 
-    def try_other_lengths(self, stride: int) -> None:
-        """The layers tell λ and step size, whatever the number of steps: a neighbour may end nearer."""
-        found = self.chosen[stride]
-        self.attempt(stride, found.by, range(1, self.most(stride) + 1))
-        best = self.best(stride)
-        if best.steps != found.steps:
-            self.chosen[stride] = best
-
     def descend(
         self, stride: int, start: Tried, most: int, parts: tuple[float, float] = (1.0, 1.0)
-    ) -> None:
+    ) -> Tried:
         """Least squares from a setting that was tried, with both parts of the cost in those units.
 
         Every step is read where it was there; where it ends, layers are chosen anew.
         """
         choice = self.at(stride, start.by, [start.steps])[0]
-        scales = [max(part, NOTHING) ** -0.5 for part in parts]
+        scales = [max(part, ROUND_OFF) ** -0.5 for part in parts]
 
         def missed(x: np.ndarray) -> np.ndarray:
             moved = self.start.moved(dict(zip(self.free, x.tolist(), strict=True)))
@@ -247,7 +261,7 @@ class Search:
             missed, first, bounds=tuple(bounds), max_nfev=most, ftol=1e-4, xtol=1e-9, gtol=1e-15
         )
         by = dict(zip(self.free, ended.x.tolist(), strict=True))
-        self.attempt(stride, by, [start.steps])
+        return self.attempt(stride, by, [start.steps])[0]
 
     def fit(self) -> Fit:
         best = self.chosen.get(self.stride, self.best(self.stride))
@@ -256,4 +270,5 @@ class Search:
 
 def product_of_errors(one: Tried) -> float:
     """The logarithm of the product of both parts of the cost, where round-off does not count."""
-    return float(np.log(one.inside + NOTHING) + np.log(max(one.cost - one.inside, 0.0) + NOTHING))
+    parts = np.array([one.inside, max(one.cost - one.inside, 0.0)])
+    return float(np.log(parts + ROUND_OFF).sum())

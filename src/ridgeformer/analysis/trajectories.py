@@ -38,6 +38,9 @@ MOST_LAYERS = 32
 
 TINY, HOPELESS = 1e-300, 1e9
 
+CHANCE = 0.1
+"""Readouts may tell up to this part of noise, on prompts that did not fit them, by chance."""
+
 NOTHING = 1e-7
 """Errors below this are round-off, and what is left of the search."""
 
@@ -284,11 +287,13 @@ def systematic(
     evidence: Evidence, predictions: Float[Tensor, "steps1 batch q r"], prompts: slice
 ) -> float:
     """How much of the mean square of predictions is a difference from the last step that the last layer and
-    the candidate's own steps tell, together, on these prompts."""
+    the candidate's own steps tell, together, on these prompts; 0 if that may be chance."""
     places = evidence.places["queries"]
     steps = predictions[1:, :, places].permute(1, 2, 0, 3).flatten(2)
     known = torch.cat([evidence.readouts["queries"].columns[-1], steps], dim=-1)
     rest = (evidence.predictions - predictions[-1])[:, places]
     untold = Readouts(known[None], evidence.split.fit).errors(rest[None], prompts)[0, 0]
     size = max(float(evidence.predictions[prompts].square().sum(-1).mean()), TINY)
-    return max(0.0, float((rest[prompts].square().sum(-1).mean(-1) - untold).mean()) / size)
+    left = rest[prompts].square().sum(-1).mean(-1)
+    told = float((left - untold).mean())
+    return told / size if told > CHANCE * float(left.mean()) else 0.0

@@ -4,7 +4,7 @@ A candidate is **accepted** if its steps are in the layers (`interior` is small)
 prediction (`unexplained` is small), and if what is left of the prediction is noise rather than another way of
 predicting (`systematic` is small). Of the accepted ones those stay that are not worse than another
 by more than chance; the one with the fewest numbers that were fitted is named first, because a method with
-more numbers may contain it. If no candidate is accepted, but the trajectories of
+more numbers may contain it, and of those the best. If no candidate is accepted, but the trajectories of
 several are there, and a combination of their ends is the prediction, the subject is a **mixture**. The limits
 come from models whose answer is known; a subject that keeps within none of them runs **none of these**.
 """
@@ -17,6 +17,7 @@ from math import inf, log
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.analysis.trajectories import NOTHING, Evidence, Fit
@@ -97,6 +98,12 @@ class Account:
     def misfit(self) -> float:
         return (sum(self.inside) + sum(self.away)) / len(self.away)
 
+    @property
+    def product(self) -> float:
+        """The logarithm of the product of both errors, by which candidates are compared."""
+        means = torch.tensor([sum(self.inside), sum(self.away)]).double() / len(self.away)
+        return float(product_of(means, self))
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -132,7 +139,7 @@ def judge(found: Findings, limits: Limits, seed: int = 0) -> Verdict:
     accepted = [one for one in found.accounts if accepts(one, limits)]
     if accepted:
         alike = [one for one in accepted if not any(worse(one, other, seed) for other in accepted)]
-        alike.sort(key=lambda one: (one.freedom, one.misfit))
+        alike.sort(key=lambda one: (one.freedom, one.product))
         first = alike[0]
         return Verdict(
             "solver",
@@ -184,14 +191,19 @@ def worse(one: Account, other: Account, seed: int) -> bool:
     if one is other:
         return False
     errors = torch.tensor([one.inside, one.away, other.inside, other.away], dtype=torch.float64).T
-    units = torch.tensor([max(one.ends, NOTHING), 1.0, max(other.ends, NOTHING), 1.0])
 
     def ratio(means: Tensor) -> Tensor:
-        inside, away, other_inside, other_away = (means / units + NOTHING).log().unbind(-1)
-        return inside + away - other_inside - other_away
+        return product_of(means[..., :2], one) - product_of(means[..., 2:], other)
 
     low = estimate_of(errors, ratio, seed).low
     return low is not None and low > log(FACTOR) * max(0, other.freedom - one.freedom)
+
+
+def product_of(means: Float[Tensor, "*n 2"], one: Account) -> Float[Tensor, "*n"]:
+    """The logarithm of the product of the means of both errors, where round-off does not count."""
+    units = torch.tensor([max(one.ends, NOTHING), 1.0], dtype=torch.float64)
+    found: Tensor = (means / units + NOTHING).log().sum(-1)
+    return found
 
 
 def combined(fits: Sequence[Fit], evidence: Evidence) -> tuple[float, list[Fit]]:

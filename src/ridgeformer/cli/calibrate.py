@@ -19,7 +19,7 @@ def calibrate(
     out: Annotated[
         Path, typer.Option(help="Directory of calibration.json and of the page.")
     ] = Path("results/calibrate"),
-    seed: Annotated[int, typer.Option(help="Seed of the models and their prompts.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the models and their prompts.")] = 3,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
     store: Annotated[

@@ -17,7 +17,7 @@ from ridgeformer.experiments.run import Run, check_seed
 def calibrate(
     out: str | Path,
     *,
-    seed: int = 0,
+    seed: int = 3,
     fast: bool = False,
     where: Where = HERE,
     store: Store | None = None,
@@ -25,7 +25,8 @@ def calibrate(
 ) -> Calibration:
     """Measures all cases, those that the store has but once, and writes calibration.json and the page.
 
-    Without a store, results are kept in the directory `tasks` of `out`: the same call goes on from there.
+    Without a store, results are kept in the directory `tasks` of `out`: the same call goes on from there. The
+    models of the seeds before it were looked at while the method was made.
     """
     check_seed(seed, below=32)
     run = Run(out, FILE, console)

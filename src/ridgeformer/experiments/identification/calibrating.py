@@ -26,7 +26,7 @@ from ridgeformer.experiments.identification.cases import (
 
 INTERIORS = np.logspace(-4, -1, 13).tolist()
 UNEXPLAINED = np.logspace(-1.9, -1, 10).tolist()
-SYSTEMATIC = np.logspace(-5, -1.5, 15).tolist()
+SYSTEMATIC = np.logspace(-6, -1.5, 19).tolist()
 """The limits that are tried."""
 
 ENOUGH = 0.95
@@ -36,14 +36,15 @@ class Size(NamedTuple):
     """How many models there are of each answer."""
 
     known: int
+    known_controls: int
     clean: int
     noise: int
     others: int
     controls: int
 
 
-FULL = Size(known=3, clean=13, noise=7, others=2, controls=10)
-FAST = Size(known=1, clean=1, noise=1, others=0, controls=1)
+FULL = Size(known=3, known_controls=8, clean=13, noise=7, others=2, controls=10)
+FAST = Size(known=1, known_controls=1, clean=1, noise=1, others=0, controls=1)
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ class Judged:
 def cases_of(size: Size, seed: int) -> list[Case]:
     """The cases of a calibration, with another seed for each case of an answer."""
     plan: list[tuple[World, Treatment, Sequence[str], int]] = [
-        ("known", "clean", (*PLANTED, *CONTROLS), size.known),
+        ("known", "clean", PLANTED, size.known),
         ("known", "noise", PLANTED, size.known),
-        ("known", "weights", PLANTED, size.known),
+        ("known", "clean", CONTROLS, size.known_controls),
         ("held out", "clean", PLANTED, size.clean),
         ("held out", "noise", PLANTED, size.noise),
         ("held out", "weights", PLANTED, size.others),

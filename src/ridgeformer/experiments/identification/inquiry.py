@@ -38,7 +38,7 @@ COMPARED = 3
 """So many of the nearest candidates are measured in the same way as the subject."""
 
 AT_ONCE = 256
-"""So many queries are read at a time; in a decoder each of them takes a sequence."""
+"""So many queries are read at a time; in an interleaved decoder each takes a sequence."""
 
 MODEL = "model"
 

@@ -14,7 +14,7 @@ from ridgeformer.experiments.identification.cases import Case
 from ridgeformer.experiments.jobs import HERE, Progress, Store, Where, run_all
 from ridgeformer.transformer.threads import one_thread_each
 
-METHOD = 6
+METHOD = 9
 """Counted up when a change of the method makes old measurements worthless."""
 
 MOST_STEPS = 10

@@ -101,9 +101,8 @@ def report(
     page = page_of(finding)
     run.show(page.terminal)
     verdict = finding.settings["verdict"]
-    for said in (verdict["sentence"], verdict["what would change it"]):
+    trust = finding.settings["calibration"]["sentence"]
+    for said in (verdict["sentence"], verdict["what would change it"], trust):
         run.console.print(said, markup=False, highlight=False)
-    if not verdict["calibrated"]:
-        run.console.print(finding.settings["calibration"]["sentence"], markup=False)
     run.write(page, finding.to_dict())
     return finding
