@@ -68,14 +68,49 @@ def fit_all(
     steps: int,
     progress: Callable[[Sequence[Candidate]], Iterable[Candidate]] = iter,
 ) -> list[Fit]:
-    """Every candidate, with the numbers that suit the subject best on the prompts that choose.
+    """Every candidate, with the numbers that suit the subject best on the prompts that choose."""
+    ends = search_all(evidence, of, setting, steps, progress)
+    return [fit_at(evidence, one, setting, end) for one, end in zip(of, ends, strict=True)]
+
+
+class End(NamedTuple):
+    """Where the search for a candidate's numbers ended."""
+
+    stride: int
+    steps: int
+    """The number of those that are looked for."""
+    by: dict[str, float]
+    """How far the logarithm of each free number was moved."""
+
+
+def search_all(
+    evidence: Evidence,
+    of: Sequence[Candidate],
+    setting: Setting,
+    steps: int,
+    progress: Callable[[Sequence[Candidate]], Iterable[Candidate]] = iter,
+) -> list[End]:
+    """Where the searches of all candidates end; `fit_at` makes a fit of each.
 
     All of them try a few settings. A search then goes on for those that may still turn out to be the best.
     """
     searches = [Search(evidence, candidate, setting, steps) for candidate in progress(of)]
     if min(search.cost for search in searches) <= TOO_FAR:
         go_on(searches)
-    return [search.fit() for search in searches]
+    return [search.end for search in searches]
+
+
+def fit_at(evidence: Evidence, candidate: Candidate, around: Setting, end: End) -> Fit:
+    """The candidate as its search ended, scored on prompts that the search did not see."""
+    at = start_of(evidence, candidate, around).moved(end.by)
+    return choices(evidence, candidate, at, end.stride, [end.steps])[0].scored(evidence)
+
+
+def start_of(evidence: Evidence, candidate: Candidate, around: Setting) -> Setting:
+    """Where a candidate's search begins, given what all of them begin with."""
+    return Setting.around(
+        evidence.prompt, around.kernel, around.ridge, candidate.solver.precondition
+    )
 
 
 def go_on(searches: Sequence[Search]) -> None:
@@ -121,9 +156,7 @@ class Search:
         self, evidence: Evidence, candidate: Candidate, around: Setting, steps: int
     ) -> None:
         self.evidence, self.candidate, self.steps = evidence, candidate, steps
-        self.start = Setting.around(
-            evidence.prompt, around.kernel, around.ridge, candidate.solver.precondition
-        )
+        self.start = start_of(evidence, candidate, around)
         self.free = candidate.free(evidence.prompt, self.start)
         strides = (1,) if candidate.most_steps == 1 else (1, 2)
         self.tried: dict[int, list[Tried]] = {n: [] for n in strides}
@@ -263,9 +296,10 @@ class Search:
         by = dict(zip(self.free, ended.x.tolist(), strict=True))
         return self.attempt(stride, by, [start.steps])[0]
 
-    def fit(self) -> Fit:
+    @property
+    def end(self) -> End:
         best = self.chosen.get(self.stride, self.best(self.stride))
-        return self.at(self.stride, best.by, [best.steps])[0].scored(self.evidence)
+        return End(self.stride, best.steps, best.by)
 
 
 def product_of_errors(one: Tried) -> float:

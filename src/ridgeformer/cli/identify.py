@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from ridgeformer.cli import options as o
+from ridgeformer.cli.jobs import plan
 
 
 def identify(
+    context: typer.Context,
     model: o.SavedOrShipped,
     task: Annotated[
         str | None,
@@ -34,15 +36,21 @@ def identify(
         Path | None, typer.Option(help="Directory of the page; results/identify-MODEL if left out.")
     ] = None,
 ) -> None:
-    """Find which solver a model runs: a verdict with what would change it, and the evidence on one page."""
+    """Find which solver a model runs: a verdict with what would change it, and the evidence on one page.
+
+    Interrupted or killed, the same command goes on where it was.
+    """
     from ridgeformer.experiments import identify_model
 
+    out = out or Path("results") / f"identify-{model.absolute().name}"
+    _, store = plan(context, out, None, None, out / "tasks")
     identify_model(
         model,
-        out or Path("results") / f"identify-{model.absolute().name}",
+        out,
         task=task,
         prompts=prompts,
         seed=seed,
         calibration=calibration,
         steps=steps,
+        store=store,
     )

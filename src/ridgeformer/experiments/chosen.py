@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,21 @@ from ridgeformer.types import Refusal
 
 def chosen_model(name: str | Path) -> Model:
     """The model of a directory; or, where no model is there, the shipped model of that name."""
-    if not (Path(name) / "config.json").exists() and str(name) in zoo.names():
-        return zoo.load(str(name))
-    return load(name)
+    return load(directory_of(name))
+
+
+def directory_of(name: str | Path) -> Path:
+    """Where the files of a model are that is named by its directory, or as a shipped one."""
+    shipped = not (Path(name) / "config.json").exists() and str(name) in zoo.names()
+    return zoo.path_of(str(name)) if shipped else Path(name)
+
+
+def fingerprint(name: str | Path) -> str:
+    """A name for the content of a model's files."""
+    content = b"".join(
+        (directory_of(name) / file).read_bytes() for file in ("config.json", "model.safetensors")
+    )
+    return hashlib.sha256(content).hexdigest()
 
 
 def described(model: Model, directory: str | Path) -> dict[str, Any]:

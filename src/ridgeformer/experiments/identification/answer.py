@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
 from ridgeformer.analysis.verdict import Findings, Limits, Verdict, accepts, beyond, judge
-from ridgeformer.experiments.finding import Collector, Finding
+from ridgeformer.experiments.finding import Collector, Finding, Number
 from ridgeformer.experiments.identification.calibration import Calibration, shipped
 from ridgeformer.experiments.identification.inquiry import Guess, Inquiry, Track
-from ridgeformer.experiments.identification.parts import PARTS
+from ridgeformer.experiments.identification.kept import Keep, at_once
+from ridgeformer.experiments.identification.parts import PARTS, Part
 from ridgeformer.experiments.run import check_seed
 from ridgeformer.models import Subject
 from ridgeformer.tasks import LearnableTask
@@ -34,17 +36,18 @@ def identify(
     calibration: Calibration | None = None,
     guess: Guess | None = None,
     track: Track = in_silence,
+    keep: Keep = at_once,
 ) -> Finding:
     """Everything that is found about a subject on prompts of a task.
 
     The search for a candidate's numbers begins at `guess`, or at the task's own kernel and λ. The
     limits of the verdict are those of `calibration`, or of the one that is shipped. The same seed gives the
-    same finding.
+    same finding. `keep` may know a piece of the work from before.
     """
     check_seed(seed, below=62)
     known = calibration or shipped()
     (q,) = [
-        Inquiry.into(subject, task, prompts, seed, guess, track)
+        Inquiry.into(subject, task, prompts, seed, guess, track, keep)
         for _ in track((0,), "fitting candidates")
     ]
     found = Findings.of(q.fits, q.evidence)
@@ -52,10 +55,8 @@ def identify(
     out = Collector(prompts, seed)
     parts: dict[str, Any] = {}
     for part in track(PARTS, "gathering evidence"):
-        try:
-            parts[part.name] = dict(part.measure(q, out))
-        except Refusal as refusal:
-            parts[part.name] = {"left out": str(refusal)}
+        parts[part.name], numbers = keep(part.name, partial(measured, part, q))
+        out.numbers.extend(numbers)
     settings = {
         "subject": subject.name,
         "about": "",
@@ -78,6 +79,15 @@ def identify(
         {name: meaning for name, meaning in measures.items() if name in told},
         out.numbers,
     )
+
+
+def measured(part: Part, q: Inquiry) -> tuple[dict[str, Any], list[Number]]:
+    """What a part says, or why it is left out, and its numbers."""
+    out = Collector(len(q.prompt), q.seed)
+    try:
+        return dict(part.measure(q, out)), out.numbers
+    except Refusal as refusal:
+        return {"left out": str(refusal)}, out.numbers
 
 
 def described(verdict: Verdict, found: Findings, calibration: Calibration) -> dict[str, Any]:

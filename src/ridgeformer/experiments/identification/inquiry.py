@@ -13,10 +13,11 @@ from torch import Tensor
 from ridgeformer.analysis.candidates import Setting as CandidateSetting
 from ridgeformer.analysis.candidates import candidates
 from ridgeformer.analysis.layer_readouts import Read, halves, query_reader
-from ridgeformer.analysis.search import fit_all
+from ridgeformer.analysis.search import End, fit_at, search_all
 from ridgeformer.analysis.trajectories import TOKENS, Evidence, Fit
 from ridgeformer.experiments.finding import Setting
 from ridgeformer.experiments.identification.cases import PROMPTS
+from ridgeformer.experiments.identification.kept import Keep, at_once
 from ridgeformer.experiments.identification.measure import MOST_STEPS
 from ridgeformer.kernels import Kernel, Linear
 from ridgeformer.models import Change, Reading, Subject
@@ -133,6 +134,7 @@ class Inquiry:
         seed: int,
         guess: Guess | None,
         track: Track,
+        keep: Keep = at_once,
     ) -> Inquiry:
         """Reads the subject, refuses what cannot be identified, and fits every candidate to it."""
         if prompts < FEWEST:
@@ -155,7 +157,16 @@ class Inquiry:
         among = candidates(evidence.prompt, around)
         if not among:
             raise Refusal(f"No registered solver runs on the {guess.kernel.name} kernel.")
-        fits = fit_all(evidence, among, around, steps, lambda c: track(c, "trying candidates"))
+
+        def search() -> list[End]:
+            return search_all(
+                evidence, among, around, steps, lambda c: track(c, "trying candidates")
+            )
+
+        ends = keep("search", search)
+        fits = [
+            fit_at(evidence, one, around, End(*end)) for one, end in zip(among, ends, strict=True)
+        ]
         nearest = tuple(sorted(fits, key=lambda fit: fit.misfit))
         return Inquiry(in_parts, task, prompt, seed, guess, evidence, nearest)
 

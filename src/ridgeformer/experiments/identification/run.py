@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.experiments.chosen import chosen_model, described, task_of, tasks_of
+from ridgeformer.experiments.chosen import (
+    chosen_model,
+    described,
+    fingerprint,
+    task_of,
+    tasks_of,
+)
 from ridgeformer.experiments.finding import Finding
 from ridgeformer.experiments.identification.answer import PROMPTS, identify
 from ridgeformer.experiments.identification.calibration import Calibration, shipped
 from ridgeformer.experiments.identification.inquiry import Guess
+from ridgeformer.experiments.identification.kept import Keep, at_once, kept_in
 from ridgeformer.experiments.identification.page import page_of
+from ridgeformer.experiments.jobs import Store
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.kernels import kernel_from
 from ridgeformer.models import Model, Subject
@@ -34,10 +43,12 @@ def identify_model(
     calibration: str | Path | None = None,
     steps: int | None = None,
     console: Console | None = None,
+    store: Store | None = None,
 ) -> Finding:
     """Identifies the model of a directory, or the shipped model of that name, on its own task or on `task`.
 
-    A looped model runs as many steps as `steps` says.
+    A looped model runs as many steps as `steps` says. With a store, what is found is kept there at once, and
+    the same call goes on from there.
     """
     check_seed(seed, below=62)
     known = shipped() if calibration is None else Calibration.load(calibration)
@@ -51,17 +62,23 @@ def identify_model(
     one = subject_of(model, steps=steps, name=about.partition(": ")[0])
     prompt = asked.draw(max(prompts, 1), seed)
     model.check(prompt)
-    return report(
-        one,
-        asked,
-        out,
-        prompts=prompts,
-        seed=seed,
-        calibration=known,
-        guess=guess_of(model, asked),
-        about=about.partition(": ")[2],
-        console=console,
-    )
+    of = {
+        "model": fingerprint(name), "name": one.name, "task": asked.to_dict(),
+        "prompts": prompts, "seed": seed, "steps": steps,
+    }  # fmt: skip
+    with nullcontext(at_once) if store is None else kept_in(store, of) as keep:
+        return report(
+            one,
+            asked,
+            out,
+            prompts=prompts,
+            seed=seed,
+            calibration=known,
+            guess=guess_of(model, asked),
+            about=about.partition(": ")[2],
+            console=console,
+            keep=keep,
+        )
 
 
 def guess_of(model: Model, task: LearnableTask) -> Guess | None:
@@ -84,6 +101,7 @@ def report(
     guess: Guess | None = None,
     about: str = "",
     console: Console | None = None,
+    keep: Keep = at_once,
 ) -> Finding:
     """Identifies any subject, prints the verdict and the candidates, and writes findings.json and the page."""
     run = Run(out, "findings.json", console)
@@ -96,6 +114,7 @@ def report(
             calibration=calibration,
             guess=guess,
             track=track,
+            keep=keep,
         )
     finding = replace(finding, settings={**finding.settings, "about": about})
     page = page_of(finding)

@@ -1,0 +1,70 @@
+"""An interrupted `identify` keeps what it found, and the same command goes on from there."""
+
+import pytest
+from rich.console import Console
+from tiny_models import LINEAR, train
+
+from ridgeformer.experiments.identification import answer, inquiry
+from ridgeformer.experiments.identification.parts import PARTS, Part
+from ridgeformer.experiments.identification.run import identify_model
+from ridgeformer.experiments.jobs import Store
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+PROMPTS = 96
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return train(tmp_path_factory.mktemp("trained"), "pairs", LINEAR)
+
+
+@pytest.fixture(scope="module")
+def whole(model, tmp_path_factory):
+    """The directory of an identification that was not interrupted."""
+    out = tmp_path_factory.mktemp("whole")
+    identified(model, out)
+    return out
+
+
+def identified(model, out, seed=0, say=print):
+    store = Store(out / "tasks", "this code", say)
+    quiet = Console(quiet=True)
+    return identify_model(model, out, prompts=PROMPTS, seed=seed, console=quiet, store=store)
+
+
+def fails(*arguments):
+    raise AssertionError("this was found before")
+
+
+def test_what_was_found_before_an_interruption_is_not_found_again(
+    model, whole, tmp_path, monkeypatch
+):
+    last = PARTS[3]
+
+    def interrupt(q, out):
+        raise KeyboardInterrupt
+
+    cut = tuple(Part(p.name, interrupt, p.measures) if p is last else p for p in PARTS)
+    said = []
+    with monkeypatch.context() as during:
+        during.setattr(answer, "PARTS", cut)
+        with pytest.raises(KeyboardInterrupt):
+            identified(model, tmp_path, say=said.append)
+    assert said == [
+        f"Interrupted: what was found is kept in {tmp_path / 'tasks'}; the same command goes on from there."
+    ]
+    assert not (tmp_path / "findings.json").exists()
+    before = PARTS[: PARTS.index(last)]
+    after = tuple(Part(p.name, fails, p.measures) if p in before else p for p in PARTS)
+    with monkeypatch.context() as during:
+        during.setattr(answer, "PARTS", after)
+        during.setattr(inquiry, "search_all", fails)
+        identified(model, tmp_path)
+    assert (tmp_path / "findings.json").read_text() == (whole / "findings.json").read_text()
+
+
+def test_another_seed_is_found_anew(model, whole, monkeypatch):
+    monkeypatch.setattr(inquiry, "search_all", fails)
+    with pytest.raises(AssertionError, match="found before"):
+        identified(model, whole, seed=1)
