@@ -22,7 +22,7 @@ MEASURES = ("interior", "unexplained", "systematic")
 
 def page_of(calibration: Calibration, judged: Sequence[Judged], known: int) -> f.Page:
     rates = rates_table(calibration)
-    resolution = calibration.resolution.get("spread of factors on weights")
+    reached = [f"{name} up to {spread:.1g}" for name, spread in calibration.resolution.items()]
     finding = f.Finding("calibrate", calibration.seed, PROMPTS)
     wrong = [one for one in judged if not one.right]
     sections = [
@@ -31,7 +31,7 @@ def page_of(calibration: Calibration, judged: Sequence[Judged], known: int) -> f
             rates,
             low=WEIGHT_NOISE[0],
             high=WEIGHT_NOISE[1],
-            resolution="none of them" if resolution is None else f"{resolution:.1g}",
+            resolution="; ".join(reached) or "none",
         ),
         PROSE.section(
             "confusion",

@@ -185,13 +185,17 @@ def rates(judged: Sequence[Judged]) -> dict[str, Rate]:
 
 
 def resolution(judged: Sequence[Judged]) -> Mapping[str, float]:
-    """Up to which spread of factors on all weights at least `ENOUGH` of the verdicts are right."""
-    moved = sorted(
-        (spread_of_weights(j.case.seed), j.right) for j in judged if j.case.treatment == "weights"
-    )
-    reached = [
-        spread
-        for n, (spread, _) in enumerate(moved, 1)
-        if sum(right for _, right in moved[:n]) >= ENOUGH * n
-    ]
-    return {"spread of factors on weights": reached[-1]} if reached else {}
+    """For each family, up to which spread of factors on all weights at least `ENOUGH` of its verdicts are right; a
+    family that is not recognised at the smallest spread is left out."""
+    reached: dict[str, float] = {}
+    moved = [one for one in judged if one.case.treatment == "weights"]
+    for answer in dict.fromkeys(one.case.answer for one in moved):
+        ordered = sorted(
+            (spread_of_weights(one.case.seed), one.right)
+            for one in moved
+            if one.case.answer == answer
+        )
+        for n, (spread, _) in enumerate(ordered, 1):
+            if sum(right for _, right in ordered[:n]) >= ENOUGH * n:
+                reached[answer] = spread
+    return reached

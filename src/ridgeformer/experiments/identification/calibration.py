@@ -49,7 +49,7 @@ class Calibration:
     error_rates: Mapping[str, Rate] = field(default_factory=dict)
     """By kind of error, in words."""
     resolution: Mapping[str, float] = field(default_factory=dict)
-    """By name, the smallest differences that still told two answers apart."""
+    """For each family, up to which spread of random factors on its weights it is still recognised."""
     seed: int = 0
     method: int = METHOD
     """The version of the method that was calibrated."""
