@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import exp
 from typing import Literal
 
@@ -76,14 +76,50 @@ class Setting:
         return replace(changed, lo=lo, hi=max(hi, lo * (1 + 1e-9)))
 
 
+@lru_cache(maxsize=4)
+def eigenbasis(
+    phi: Float[Tensor, "batch k p"], kernel: Kernel
+) -> tuple[Float[Tensor, "batch 1 k"], Float[Tensor, "batch k k"]]:
+    """Eigenvalues and eigenvectors of K; searches ask for those of the same prompts again and again."""
+    values, vectors = torch.linalg.eigh(kernel(phi, phi))
+    return values[:, None], vectors
+
+
 class Noting(EagerMachine):
-    """A machine that notes whether the solver asks what its coefficients should be tuned to."""
+    """A machine that notes whether the solver asks what its coefficients should be tuned to.
+
+    Operators are polynomials in A. Where the kernel has few features, and so no width that is searched for, they are
+    kept as their values at A's eigenvalues, [batch, 1, k], since a search runs a candidate thousands of times
+    on the same eigenvectors.
+    """
 
     asked = False
 
     def interval(self, kind: Precondition) -> tuple[float, float]:
         self.asked = True
         return super().interval(kind)
+
+    @cached_property
+    def basis(self) -> Float[Tensor, "batch k k"] | None:
+        return None if self.factor is None else eigenbasis(self.prompt.phi, self.kernel)[1]
+
+    def eigenvalues(self) -> Float[Tensor, "batch 1 k"]:
+        """Those of A, in the order of the basis."""
+        return eigenbasis(self.prompt.phi, self.kernel)[0] + self.ridge
+
+    def identity(self) -> Tensor:
+        return super().identity() if self.basis is None else torch.ones_like(self.eigenvalues())
+
+    def product(self, left: Tensor, right: Tensor, key: Tensor | None = None) -> Tensor:
+        if self.basis is None:
+            return super().product(left, right, key)
+        return left * self.eigenvalues() * (right if key is None else key * right)
+
+    def apply(self, operator: Tensor, v: Tensor, key: Tensor | None = None) -> Tensor:
+        if self.basis is None:
+            return super().apply(operator, v, key)
+        values = operator if key is None else key * operator
+        return self.basis @ (values.mT * (self.basis.mT @ v))
 
 
 @dataclass(frozen=True)
@@ -143,9 +179,10 @@ class Candidate:
                 images = [getattr(s, name) for s in states]
                 first = next(x for x in images if x is not None)
                 images = [torch.zeros_like(first) if x is None else x for x in images]
+                features = mapped(prompt.phi)
                 found[f"images under {name}"] = (
                     "supports",
-                    torch.stack(images) @ mapped(prompt.phi),
+                    torch.stack([machine.apply(x, features) for x in images]),
                 )
         return found
 
@@ -174,8 +211,9 @@ class Candidate:
 
 
 def is_operator(value: object, prompt: Prompt) -> bool:
-    k = prompt.supports
-    return isinstance(value, Tensor) and value.shape == (len(prompt), k, k) and k != prompt.outputs
+    batch, k = len(prompt), prompt.supports
+    shapes = ((batch, k, k), (batch, 1, k))
+    return isinstance(value, Tensor) and value.shape in shapes and k != prompt.outputs
 
 
 def candidates(prompt: Prompt, setting: Setting, only: Iterable[str] = ()) -> list[Candidate]:

@@ -94,6 +94,10 @@ class Dropping(Noting):
         identity = torch.eye(self.prompt.supports, dtype=self.prompt.y.dtype)
         return (self.ridge * identity).expand(len(self.prompt), -1, -1)
 
+    def eigenvalues(self) -> Tensor:
+        found = super().eigenvalues()
+        return torch.full_like(found, self.ridge) if self.dropping else found
+
 
 def without_product(
     candidate: Candidate, setting: Setting, prompt: Prompt, steps: int, dropped: int | None

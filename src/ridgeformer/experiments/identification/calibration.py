@@ -68,8 +68,8 @@ class Calibration:
             f"{name} {100 * rate.mean:.2g} % ({rate.wrong} of {rate.of}, at most {100 * rate.ends[1]:.2g} %)"
             for name, rate in self.error_rates.items()
         ]
-        known = f"Its limits come from {counted(self.cases, 'model')} whose answer is known"
-        return f"{known}{': ' if rates else ''}{'; '.join(rates)}."
+        tried = f"Its limits were tried on {counted(self.cases, 'model')} whose answer is known"
+        return f"{tried}; these verdicts were wrong: {'; '.join(rates)}." if rates else f"{tried}."
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
