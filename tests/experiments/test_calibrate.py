@@ -133,6 +133,7 @@ def test_the_command_measures_once_and_writes_the_calibration_and_its_page(tmp_p
     page = (tmp_path / "index.html").read_text()
     for title in ("Errors", "Verdicts by truth", "What the limits separate", "No verdict is wrong"):
         assert title in page
+    assert '"nan"' not in page, "cells without a model are left empty"
     assert Calibration.load(tmp_path / "calibration.json").cases > 0
     count = len(asked)
     assert CliRunner().invoke(app, line).exit_code == 0

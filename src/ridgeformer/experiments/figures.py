@@ -244,7 +244,7 @@ def draw_matrices(figure: Matrices) -> Drawing:
         z = np.clip(values, low, high)
         drawing.add_heatmap(
             z=np.log10(z) if figure.log else z, x=list(matrix.columns), y=list(matrix.rows),
-            text=[[f"{v:.3g}" for v in row] for row in values], coloraxis="coloraxis",
+            text=[[f"{v:.3g}" if isfinite(v) else "" for v in row] for row in values], coloraxis="coloraxis",
             texttemplate="%{text}" if figure.written else None, xgap=1, ygap=1,
             hovertemplate=f"{figure.y} %{{y}}, {figure.x} %{{x}}: %{{text}}<extra></extra>", row=1, col=column,
         )  # fmt: skip

@@ -114,4 +114,5 @@ def confusion(treatment: str, counts: Mapping[str, Mapping[str, int]]) -> f.Matr
     verdicts = [name for name in verdicts if any(row.get(name) for row in counts.values())]
     values = [[float(row.get(name, 0)) or nan for name in verdicts] for row in counts.values()]
     panel = f.Matrix(treatment, list(counts), verdicts, values)
-    return f.Matrices([panel], "verdict", "truth", "models", written=True)
+    most = max(max(row.values(), default=1) for row in counts.values())
+    return f.Matrices([panel], "verdict", "truth", "models", (0.0, float(most)), written=True)
