@@ -54,7 +54,7 @@ docs: .venv/base.stamp
 	touch $@
 
 .venv/dev.stamp: .venv/base.stamp
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,export,gp,cluster]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,export,gp,cluster,lm]"
 	touch $@
 
 clean:

@@ -66,7 +66,7 @@ def identity(member: Any) -> tuple[str, str]:
 
 
 def register(member: T) -> T:
-    """Adds a solver, kernel, task, baseline, study, theorem, exporter or importer to its registry.
+    """Adds a solver, kernel, task, baseline, study, theorem, exporter, importer or language task to its registry.
 
     From then on it is found by its name like those of this package. Usable as a decorator.
     """
@@ -74,7 +74,7 @@ def register(member: T) -> T:
     if not isinstance(registry, Registry):
         raise Refusal(
             f"{member!r} cannot be registered: derive it from Solver, Kernel, Task, Baseline, Study, "
-            "Theorem, Exporter or Importer."
+            "Theorem, Exporter, Importer or LanguageTask."
         )
     registry.add(member)
     return member
