@@ -11,10 +11,10 @@ import ridgeformer as rf
 from ridgeformer.analysis.ablation import matvec_heads
 from ridgeformer.analysis.candidates import Candidate, Setting
 from ridgeformer.analysis.interchange import Study, find_interchanges
-from ridgeformer.analysis.removal import remove_aggregator, remove_heads
+from ridgeformer.analysis.removal import effect_of_aggregator, remove_aggregator, remove_heads
 from ridgeformer.experiments.identification.planted import Neighbours, Noisy, Relayered, Rotated
 from ridgeformer.kernels import Linear
-from ridgeformer.models import subject
+from ridgeformer.models import subject, zoo
 from ridgeformer.models.reference import interval_of
 from ridgeformer.solvers import make_solver
 from ridgeformer.solvers.conjugate_gradient import ConjugateGradient
@@ -225,3 +225,12 @@ def test_the_aggregator_is_removed_where_there_is_one():
     assert reductions.largest_alpha == everything.largest_alpha == 0
     assert everything.heads > reductions.heads
     assert reductions.intact_alpha_apart == pytest.approx(1)
+
+
+def test_a_model_that_reads_at_the_aggregator_needs_it():
+    """Gradient descent takes no inner product; CG without any predicts 0; a decoder has no such token."""
+    assert effect_of_aggregator(subject(compiled("gd", 3)), SOME) == 0
+    assert effect_of_aggregator(subject(compiled("cg", 3)), SOME) == pytest.approx(1)
+    decoder = subject(zoo.load("gp-causal"))
+    some = zoo.load("gp-causal").recipe.task.draw(2, seed=0)
+    assert effect_of_aggregator(decoder, some) is None

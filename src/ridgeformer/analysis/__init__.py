@@ -36,6 +36,7 @@ from ridgeformer.analysis.probes import Probe, Score, probe, probe_new_parts, pr
 from ridgeformer.analysis.removal import (
     HeadRemoval,
     HeadRemovals,
+    effect_of_aggregator,
     remove_aggregator,
     remove_heads,
 )

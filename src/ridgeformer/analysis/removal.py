@@ -181,6 +181,26 @@ def remove_heads(
     )
 
 
+def effect_of_aggregator(subject: TransformerSubject, prompt: Prompt) -> float | None:
+    """How much predictions change if no head reads at the aggregator, over the predictions; None where there is none."""
+    tokens, _, _ = subject.places(prompt)
+    (places,) = (tokens[0, :, -2] == 1).nonzero(as_tuple=True)  # its flag
+    if not len(places):
+        return None
+    config = subject.transformer.config
+    rows = config.n_registers + places
+
+    def quiet(z: Tensor) -> Tensor:
+        z = z.clone()
+        z[:, rows] = 0
+        return z
+
+    blocks = range(len(config.applied(subject.loops)))
+    changed = subject.run(prompt, [Edit(f"blocks.{block}.attn.z", quiet) for block in blocks])
+    unchanged = subject.predict(prompt).double()
+    return rms(changed.double() - unchanged) / rms(unchanged)
+
+
 def remove_aggregator(model: Model, prompt: Prompt) -> tuple[AggregatorAblation, ...] | None:
     """What is left of a compiled model whose aggregator reads nothing, and of one in which nobody reads it
     either; None for models without such a token."""

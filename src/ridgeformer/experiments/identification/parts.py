@@ -328,6 +328,7 @@ PARTS = (
             "effect of a head": "change of the prediction if a head is silenced at the supports, over the prediction",
             "head like a step": "correlation of that change with the candidate's, if a step goes without its product",
             "head like a step, other prompts": "the same with the candidate's change in other prompts",
+            "effect of the aggregator": "change of the prediction if no head reads at the aggregator, over the prediction",
         },
     ),
     Part(

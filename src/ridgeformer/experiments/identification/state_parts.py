@@ -7,7 +7,7 @@ from typing import Any
 from ridgeformer.analysis.candidates import Setting
 from ridgeformer.analysis.ends import find_ends
 from ridgeformer.analysis.interchange import find_interchanges
-from ridgeformer.analysis.removal import remove_heads
+from ridgeformer.analysis.removal import effect_of_aggregator, remove_heads
 from ridgeformer.analysis.state_probe_words import sentence
 from ridgeformer.analysis.state_probes import find_state_probes
 from ridgeformer.analysis.trajectories import Fit
@@ -99,4 +99,7 @@ def heads(q: Inquiry, out: Collector) -> dict[str, Any]:
             name = fit.candidate.name
             out.add("head like a step", name, best.correlation, step=best.step, **where)
             out.add("head like a step, other prompts", name, best.dealt, True, step=best.step, **where)  # fmt: skip
-    return {"candidate": fit.candidate.name}
+    aggregator = effect_of_aggregator(inner, prompt)
+    if aggregator is not None:
+        out.exact("effect of the aggregator", MODEL, aggregator)
+    return {"candidate": fit.candidate.name, "aggregator": aggregator}

@@ -109,4 +109,5 @@ def heads(view: View) -> f.Section:
         step = f"{match.setting['step']:g}"
         rows.append([f"{place[0]:g}", f"{place[1]:g}", f"{by_place[place]:.2g}", step, spread(match), spread(control)])  # fmt: skip
     table = f.Table(["layer", "head", "effect", "step", "correlation", "other prompts"], rows)
-    return PROSE.section("heads", figure, table, candidate=name)
+    aggregator = view.part("heads")["aggregator"]
+    return PROSE.section("heads", figure, table, candidate=name, aggregator=aggregator)
