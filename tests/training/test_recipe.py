@@ -42,6 +42,18 @@ from ridgeformer.types import Refusal
         ),
         ('layout = "pairs"', 'positions = "relative"', "must be one of usual, none"),
         ("batch = 8", "batch = 8\nbeta1 = 1.0", "0 ≤ beta1 < 1"),
+        ("batch = 8", "batch = 8\nauxiliary = -1", "auxiliary ≥ 0"),
+        ("batch = 8", "batch = 8\nauxiliary = inf\nauxiliary_layers = [1]", "both finite"),
+        ("batch = 8", "batch = 8\nauxiliary_ridge = 0", "auxiliary_ridge ≥ 1e-09"),
+        ("batch = 8", "batch = 8\nauxiliary = 1", "needs auxiliary_layers"),
+        ("batch = 8", "batch = 8\nauxiliary = 1\nauxiliary_layers = [0]", "from 1 to .* 2 layers"),
+        ("batch = 8", "batch = 8\nauxiliary = 1\nauxiliary_layers = [3]", "from 1 to .* 2 layers"),
+        ("batch = 8", "batch = 8\nauxiliary = 1\nauxiliary_layers = [1, 1]", "different numbers"),
+        (
+            "batch = 8",
+            "batch = 8\nauxiliary = 1\nauxiliary_layers = 1",
+            "must be a list of numbers",
+        ),
         (
             "[training]",
             "[curriculum]\nfirst_features = 4\n[training]",
@@ -81,6 +93,14 @@ def test_a_recipe_with_a_mistake_is_refused(tmp_path, old, new, message):
         Recipe.load(path)
 
 
+@pytest.mark.parametrize("layout", ["interleaved", "alternating"])
+def test_only_pairs_can_be_cotrained(tmp_path, layout):
+    path = recipe_file(tmp_path, layout=layout)
+    path.write_text(path.read_text() + "auxiliary = 1\nauxiliary_layers = [1]\n")
+    with pytest.raises(Refusal, match=f"use the layout pairs.* got the layout {layout}"):
+        Recipe.load(path)
+
+
 def test_shipped_recipes_are_valid():
     paths = sorted((Path(__file__).parents[2] / "recipes").rglob("*.toml"))
     assert {"published"} < {path.parent.name for path in paths}
@@ -88,6 +108,17 @@ def test_shipped_recipes_are_valid():
         recipe = Recipe.load(path)
         assert Recipe.from_dict(recipe.to_dict()) == recipe
         assert recipe.name == path.stem
+
+
+def test_the_control_of_cotraining_differs_in_nothing_else():
+    folder = Path(__file__).parents[2] / "recipes"
+    cotrained, control = (
+        Recipe.load(folder / f"{name}.toml") for name in ("cotrained", "cotrained-control")
+    )
+    assert cotrained.training.auxiliary > 0
+    without = {"auxiliary": 0.0, "auxiliary_layers": ()}
+    training = replace(cotrained.training, **without)
+    assert replace(cotrained, name=control.name, training=training) == control
 
 
 CURRICULUM = """

@@ -224,6 +224,8 @@ def test_a_run_of_an_older_recipe_that_lacks_new_keys_is_resumed(tmp_path):
     values = json.loads(state.read_text())
     del values["recipe"]["curriculum"]
     del values["recipe"]["model"]["positions"]
+    for name in ("auxiliary", "auxiliary_layers", "auxiliary_ridge"):
+        del values["recipe"]["training"][name]
     state.write_text(json.dumps(values))
     again = train(path, out, "--resume")
     assert again.returncode == 0, again.stderr

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ridgeformer.tasks import Prompt, Sample, generator_of
 from ridgeformer.training import checkpoint
+from ridgeformer.training.cotraining import cotraining_loss
 from ridgeformer.training.final import final_scores
 from ridgeformer.training.layouts import LAYOUTS, Layout
 from ridgeformer.training.optimisers import optimiser_of
@@ -41,12 +42,17 @@ Report = Callable[[int, dict[str, float]], None]
 class Loss(nn.Module):
     """The training loss as a module, which DistributedDataParallel can wrap."""
 
-    def __init__(self, layout: Layout, model: Transformer) -> None:
+    def __init__(self, layout: Layout, model: Transformer, s: TrainingOptions) -> None:
         super().__init__()
-        self.layout, self.model = layout, model
+        self.layout, self.model, self.options = layout, model, s
 
     def forward(self, sample: Sample) -> Tensor:
-        return self.layout.loss(self.model, sample)
+        s = self.options
+        if not s.auxiliary:
+            return self.layout.loss(self.model, sample)
+        return cotraining_loss(
+            self.model, sample, s.auxiliary, s.auxiliary_layers, s.auxiliary_ridge
+        )
 
 
 def rate_at(step: int, s: TrainingOptions) -> float:
@@ -102,7 +108,7 @@ class Run:
         self.model = Transformer(self.recipe.config())
         self.optimiser = optimiser_of(self.model, self.recipe.training)
         self.layout = LAYOUTS[self.recipe.model.layout]
-        self.loss = self.group.averaged(Loss(self.layout, self.model))
+        self.loss = self.group.averaged(Loss(self.layout, self.model, self.recipe.training))
 
     @property
     def log(self) -> Path:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import MISSING, asdict, dataclass, fields, replace
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from ridgeformer.tasks import LEARNABLE, LearnableTask
 from ridgeformer.training.layouts import LAYOUTS
 from ridgeformer.transformer import TransformerConfig
-from ridgeformer.types import Refusal
+from ridgeformer.types import Refusal, counted
+
+SMALLEST_RIDGE = 1e-9
+"""With this λ or a larger one, K + λI is positive definite in float64 wherever k(x, x) = 1."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,12 @@ class TrainingOptions:
     clip: float = 1.0
     fewer_supports: float = 0.5
     """The share of batches that have a random number of supports."""
+    auxiliary: float = 0.0
+    """The weight of the error of ridge regression on the model's own states; 0 trains without it."""
+    auxiliary_layers: tuple[int, ...] = ()
+    """The states are those after these layers, of which the first is 1; each has a regression of its own."""
+    auxiliary_ridge: float = 0.001
+    """The λ of these regressions, whose kernel has k(x, x) = 1."""
     evaluate_every: int = 500
     checkpoint_every: int = 500
 
@@ -186,11 +196,35 @@ class Recipe:
             )
         if not 0 <= s.warmup <= s.steps:
             raise Refusal(f"[training] warmup must be between 0 and steps; got {s.warmup}.")
+        self.check_auxiliary()
         for name in ("features", "supports", "queries"):
             if getattr(self.task, name) < 1:
                 raise Refusal(f"[task] {name} must be at least 1; got {getattr(self.task, name)}.")
         self.curriculum.check(self.task)
         self.config()
+
+    def check_auxiliary(self) -> None:
+        """Refuses an auxiliary error that this model does not have."""
+        s, layers = self.training, self.model.n_layers
+        if not (0 <= s.auxiliary < inf and SMALLEST_RIDGE <= s.auxiliary_ridge < inf):
+            raise Refusal(
+                f"[training] needs auxiliary ≥ 0 and auxiliary_ridge ≥ {SMALLEST_RIDGE}, both finite; got "
+                f"{s.auxiliary} and {s.auxiliary_ridge}."
+            )
+        if not s.auxiliary:
+            return
+        if self.model.layout != "pairs":
+            raise Refusal(
+                "[training] auxiliary needs supports of one token each: use the layout pairs, or leave it out; got "
+                f"the layout {self.model.layout}."
+            )
+        chosen = s.auxiliary_layers
+        possible = all(1 <= layer <= layers for layer in chosen)
+        if not (chosen and possible and len(set(chosen)) == len(chosen)):
+            raise Refusal(
+                "[training] auxiliary needs auxiliary_layers, different numbers from 1 to the model's "
+                f"{counted(layers, 'layer')}; got {list(chosen)}."
+            )
 
     def config(self) -> TransformerConfig:
         """The configuration of the transformer that is trained."""
