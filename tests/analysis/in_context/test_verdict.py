@@ -1,5 +1,6 @@
 """Planted learners get their verdicts, a choice is refused on its own prompts, and errors in the instrument are noticed."""
 
+import json
 from dataclasses import replace
 from math import inf
 
@@ -65,6 +66,25 @@ def test_the_ridge_is_recovered_with_an_interval():
     assert best.low < 0.5 < best.high
     assert best.high / best.low < 4
     assert verdict.agreement["control: supports in a wrong order"].high < 0.2
+
+
+def test_a_verdict_is_written_as_plain_values():
+    for predictor in (Ridge(0.5, Linear()), Ridge(inf, Linear()), LastTarget()):
+        written = verdict_on(predictor, prompts=6).to_dict()
+        again = json.loads(json.dumps(written, allow_nan=False))
+        assert again["verdict"] in (
+            "kernel ridge regression",
+            "similarity",
+            "recency",
+            "cannot be told",
+        )
+        assert set(again["claims"]) == {
+            "kernel ridge regression",
+            "similarity",
+            "neighbours",
+            "recency",
+        }
+        assert len(again["profile"]) == 102
 
 
 def test_another_kernel_is_judged_alike():

@@ -135,7 +135,11 @@ class FixedMetric(Predictor):
         among = among + self.ridge / per_landmark * torch.eye(len(among), dtype=among.dtype)
         each = self.landmarks.expand(len(prompt), -1, -1)
         # (C + λI)⁻¹ by Woodbury's identity, so that kernels without features of their own are served too.
-        explained = self.kernel(query, each) @ torch.linalg.solve(among, self.kernel(each, phi))
+        # One system serves all prompts: its right-hand sides are the supports of every one.
+        across = self.kernel(each, phi)
+        columns = across.movedim(1, 0).flatten(1)
+        solved = torch.linalg.solve(among, columns).unflatten(1, across.shape[::2]).movedim(1, 0)
+        explained = self.kernel(query, each) @ solved
         weights: Tensor = self.kernel(query, phi) - explained
         return weights @ prompt.y.double()
 

@@ -27,7 +27,7 @@ from ridgeformer.analysis.in_context.observations import Observations
 from ridgeformer.analysis.in_context.predictors import ridge_influence
 from ridgeformer.analysis.in_context.views import View
 from ridgeformer.kernels import Kernel
-from ridgeformer.statistics import Estimate, estimate, nested_estimates_of
+from ridgeformer.statistics import Estimate, estimate, estimates_of, nested_estimates_of
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
@@ -51,6 +51,10 @@ class BestRidge:
     def times(self, unit: float) -> BestRidge:
         """The same in other units; those of the kernel if `unit` is its mean diagonal."""
         return BestRidge(self.value * unit, self.low * unit, self.high * unit)
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Plain values, with None for ∞."""
+        return {name: value if value < inf else None for name, value in vars(self).items()}
 
 
 @dataclass(frozen=True)
@@ -98,7 +102,7 @@ def find_ridge_profile(
     later = influence_agreement(observations.influence, chosen)[half:]
     return RidgeProfile(
         tuple(ridges),
-        tuple(estimate(row, seed) for row in agreement),
+        estimates_of(agreement.T, lambda means: means, seed),
         best_with_interval(sums, ridges, seed, unexplained),
         first,
         estimate(later, seed),

@@ -27,8 +27,9 @@ disagree, and it cannot be told. Similarity has three members; against it, ridge
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from math import inf
+from typing import Any, Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -93,6 +94,46 @@ class Verdict:
     @property
     def sentence(self) -> str:
         return f"{self.kind[0].upper()}{self.kind[1:]}: {self.why}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers as plain values for a file of findings; None stands for ∞ and for what is undefined."""
+        discount = self.discount
+        return {
+            "verdict": self.kind,
+            "sentence": self.sentence,
+            "claims": {
+                kind: {
+                    "p": claim.chance,
+                    "p, corrected": claim.corrected,
+                    "parts": {part.name: asdict(part.value) for part in claim.parts},
+                }
+                for kind, claim in self.claims.items()
+            },
+            "agreement": {name: asdict(value) for name, value in self.agreement.items()},
+            "λ": self.profile.best.to_dict(),
+            "unit of λ": self.unit,
+            "λ of the first half": self.profile.first_half
+            if self.profile.first_half < inf
+            else None,
+            "agreement of the second half": asdict(self.profile.second_half),
+            "profile": [
+                {"λ": ridge if ridge < inf else None, **asdict(value)}
+                for ridge, value in zip(self.profile.ridges, self.profile.agreement, strict=True)
+            ],
+            "shares": asdict(self.shares),
+            "copies": None
+            if discount is None
+            else {
+                "count": discount.count,
+                "discount": asdict(discount.ratio),
+                "expected": dict(discount.expected),
+                "ways": [
+                    {"from": first, "to": other, **asdict(way.value)}
+                    for (first, other), way in discount.ways.items()
+                ],
+                "λ": discount.ridge.to_dict(),
+            },
+        }
 
 
 def judge(

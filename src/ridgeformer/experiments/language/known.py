@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from ridgeformer.analysis.in_context import BestRidge, Verdict, View, choose, judge
+from ridgeformer.analysis.in_context.choice import RIDGE, SIMILARITIES, SMALL_RIDGE
 from ridgeformer.analysis.in_context.verdict import Kind
 from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.experiments.identification.planted import Neighbours
@@ -53,6 +54,20 @@ class Answer:
     @property
     def right(self) -> bool:
         return self.known.kind in (None, self.verdict.kind)
+
+    @property
+    def copies_say(self) -> Kind:
+        """What copies alone tell of ridge regression and similarity: which of both they reject, in favour of the other.
+
+        Ridge regression must be nearer than each member of similarity; for similarity, one member that is nearer will do.
+        """
+        discount = self.verdict.discount
+        assert discount is not None
+        if all(discount.rejects(one, RIDGE) for one in SIMILARITIES):
+            return "kernel ridge regression"
+        if any(discount.rejects(SMALL_RIDGE, one) for one in SIMILARITIES):
+            return "similarity"
+        return "cannot be told"
 
 
 def ask(known: Known, *, prompts: int = PROMPTS, seed: int = 0) -> Answer:
