@@ -1,16 +1,21 @@
 """Bootstrap estimates: paired, and defined only where every resample is."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import spearmanr, ttest_1samp
 
 from ridgeformer.statistics import (
     UNDEFINED,
+    chance,
     estimate,
     estimate_median,
     estimate_of,
     estimates_of,
+    holm,
+    nested_estimates_of,
     r_squared,
     rank_correlation,
     slope,
@@ -121,3 +126,44 @@ def test_a_median_ignores_outliers_and_prompts_without_a_value():
     assert estimate_median(values, 0).prompts == 5
     assert estimate_median(values[:1], 0).low == 1.0
     assert estimate_median(values[2:3], 0) == UNDEFINED
+
+
+def test_nested_resamples_draw_prompts_and_queries_within_them():
+    """With equal queries only prompts vary, and with equal prompts only queries do."""
+    by_prompt = draw(30, 1).expand(30, 8)[..., None]
+    (found,) = nested_estimates_of(by_prompt, lambda m: m, 0)
+    plain = estimate(by_prompt[:, 0, 0], 0)
+    assert found.mean == pytest.approx(plain.mean)
+    assert found.high - found.low == pytest.approx(plain.high - plain.low, rel=0.1)
+    by_query = draw(1, 8, seed=1).expand(30, 8)[..., None]
+    (within,) = nested_estimates_of(by_query, lambda m: m, 0)
+    expected = 2 * 1.96 * float(by_query[0].std(correction=0)) / (30 * 8) ** 0.5
+    assert within.high - within.low == pytest.approx(expected, rel=0.1)
+    rare = torch.zeros(30, 8, 1, dtype=torch.float64)
+    assert nested_estimates_of(rare, lambda m: m.log(), 0) == (UNDEFINED,)
+    assert nested_estimates_of(rare[:0], lambda m: m, 0) == (UNDEFINED,)
+
+
+def test_chance_is_that_of_students_t():
+    values = draw(25) + 0.3
+    assert chance(values) == pytest.approx(ttest_1samp(values.numpy(), 0).pvalue)
+    missing = torch.cat([values, torch.tensor([torch.nan], dtype=torch.float64)])
+    assert chance(missing) == chance(values)
+    assert chance(torch.zeros(9)) == 1
+    assert chance(torch.ones(2)) == 1
+    assert chance(torch.ones(9)) == 0
+
+
+def test_holms_correction_is_closed_testing_with_bonferroni():
+    """A hypothesis is rejected if every set that has it is, a set being rejected by its least p times its size."""
+    rng = np.random.default_rng(0)
+    for size in (1, 2, 5):
+        chances = (rng.uniform(size=size) ** 3).tolist()
+        sets = [s for n in range(1, size + 1) for s in combinations(range(size), n)]
+        closed = [
+            max(min(1.0, len(s) * min(chances[i] for i in s)) for s in sets if one in s)
+            for one in range(size)
+        ]
+        assert holm(chances) == pytest.approx(closed)
+    assert holm([]) == ()
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx((0.03, 0.06, 0.06))

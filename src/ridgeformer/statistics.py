@@ -1,9 +1,10 @@
-"""Means and medians over prompts with bootstrap intervals, what is fitted to such means, and rank correlations."""
+"""Means and medians over prompts with bootstrap intervals, what is fitted to such means, correlations, and
+corrections for several comparisons."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,6 +89,35 @@ def estimates_of(
     )
 
 
+def nested_estimates_of(
+    values: Float[Tensor, "batch q ..."], of: Callable[[Tensor], Tensor], seed: int
+) -> tuple[Estimate, ...]:
+    """As `estimates_of`, for means over prompts and over the queries within them, which are resampled too.
+
+    A resample draws prompts, and then queries of each prompt that was drawn. This serves functions of means to
+    which prompts contribute several values each, of which few may count.
+    """
+    batch, queries = values.shape[:2]
+    if batch == 0 or queries == 0:
+        return estimates_of(values.new_zeros(0, *values.shape[2:]), of, seed)
+    rng = np.random.default_rng(seed)
+    prompts = rng.integers(batch, size=(RESAMPLES, batch))[..., None]
+    within = rng.integers(queries, size=(RESAMPLES, batch, queries))
+    cells = torch.from_numpy(prompts * queries + within).flatten(1)
+    counts = torch.zeros(RESAMPLES, batch * queries, dtype=values.dtype)
+    counts.scatter_add_(1, cells, torch.ones_like(cells, dtype=values.dtype))
+    rows = values.reshape(batch * queries, -1)
+    means = (counts / len(rows) @ rows).reshape(-1, *values.shape[2:])
+    drawn = of(means).numpy()
+    whole: list[float] = of(values.mean((0, 1))[None])[0].tolist()
+    finite = np.isfinite(whole) & np.isfinite(drawn).all(0)
+    low, high = np.quantile(np.where(finite, drawn, 0.0), (0.025, 0.975), axis=0)
+    return tuple(
+        Estimate(m, min(float(a), m), max(float(b), m), batch) if good else UNDEFINED
+        for m, a, b, good in zip(whole, low, high, finite, strict=True)
+    )
+
+
 def estimate_median(values: Float[Tensor, " batch"], seed: int) -> Estimate:
     """The median over prompts and its percentile bootstrap interval; a prompt without a value has NaN."""
     values = values[~values.isnan()]
@@ -124,3 +154,31 @@ def correlation(a: np.ndarray, b: np.ndarray) -> Float[Tensor, " batch"]:
     """Pearson's correlation of each pair of rows; NaN where a row is constant."""
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         return torch.from_numpy(scipy.stats.pearsonr(a, b, axis=-1).statistic)
+
+
+def chance(values: Float[Tensor, " batch"]) -> float:
+    """The two-sided p of a mean of zero over prompts, by Student's t; a prompt without a value has NaN.
+
+    Fewer than three values, or values that are all zero, tell nothing: p is 1.
+    """
+    kept = values[~values.isnan()].double()
+    if len(kept) < 3 or not kept.any():
+        return 1.0
+    error = float(kept.std()) / len(kept) ** 0.5
+    mean = abs(float(kept.mean()))
+    if error <= 1e-12 * mean:  # equal values but for round-off
+        return 0.0
+    return float(2 * scipy.stats.t.sf(mean / error, len(kept) - 1))
+
+
+def holm(chances: Sequence[float]) -> tuple[float, ...]:
+    """Holm's correction: p-values that may each be compared with the level at which any error is made.
+
+    The i-th smallest of m is multiplied by m − i + 1, made no smaller than those before it, and at most 1.
+    """
+    order = np.argsort(chances, kind="stable")
+    factors = len(chances) - np.arange(len(chances))
+    raised = np.minimum(np.maximum.accumulate(np.asarray(chances)[order] * factors), 1.0)
+    corrected = np.empty(len(chances))
+    corrected[order] = raised
+    return tuple(float(p) for p in corrected)

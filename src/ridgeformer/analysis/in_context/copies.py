@@ -1,0 +1,290 @@
+"""Copies: a support that comes c times counts less each time in ridge regression, and no less in a smoother.
+
+Two prompts are compared: one in which a support a occurs once, and the same with c − 1 more copies of it, input and target.
+The response per copy is the change of an output when the target of one copy is changed, or of all copies at once divided by
+c, per unit of the change. Over prompts b and queries j, the **discount** is
+
+    D = Σ_b Σ_j s_bj · (response per copy, c copies) / Σ_b Σ_j s_bj · (response, one copy)
+
+where s_bj is the kernel between a and the query, less its mean over queries. s is the same on both sides and knows nothing
+of responses, so that noise in them does not bias D as it would a ratio or a slope, and a bias of labels has no part in it.
+
+    pure similarity            D = 1
+    Nadaraya–Watson            a little below 1: the copies enlarge the sum of the weights
+    kernel ridge regression    (κ + λ)/(cκ + λ) for a support with nothing else near, where κ = k(a, a), less the
+                               part that other supports explain; 1/c for λ → 0, and 1 for λ → ∞
+    nearest neighbours         1/c for one neighbour
+
+so that copies tell ridge regression from similarity, and influence tells both from neighbours. What each predicts is worked out
+from the features of the very prompts. Let N_b = Σ_j s_bj (response per copy), M_b = Σ_j s_bj (response to one), S_b = Σ_j s_bj², and let
+(n, m) be the same of a predictor, of length 1 in each prompt. If it is right, N_b m_b − M_b n_b is 0 in every prompt but for noise, whatever
+the size of the responses. The **way** from one predictor to another is the statistic that tells them best,
+
+    t_b = (N_b m_b − M_b n_b) δ_b,    δ_b = (N'_b m_b − M'_b n_b)/S_b
+
+where N' and M' are those of the other predictor. It is linear in the responses. Its mean is told in such units that it is 0 if the first
+predictor is right, and 1 if the other one is. The λ of copies minimises Σ_b (N_b m_b − M_b n_b)²/S_b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import permutations
+
+import scipy
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from ridgeformer.analysis.in_context.influence import Comparison, compared
+from ridgeformer.analysis.in_context.observations import Observations
+from ridgeformer.analysis.in_context.predictors import Predictor, ridge_influence
+from ridgeformer.analysis.in_context.ridge_profile import (
+    RIDGES,
+    BestRidge,
+    best_with_interval,
+    diagonal_unit,
+)
+from ridgeformer.analysis.in_context.views import View
+from ridgeformer.kernels import Kernel
+from ridgeformer.statistics import Estimate, estimate_of
+from ridgeformer.tasks import Prompt
+from ridgeformer.types import Refusal
+
+
+@dataclass(frozen=True, eq=False)
+class Copies:
+    """Responses to a support that was repeated, for the same prompts as some observations."""
+
+    which: Int[Tensor, " batch"]
+    """The support of each prompt that was repeated."""
+    count: int
+    """How often it occurs, c."""
+    once: Float[Tensor, "batch q"]
+    """The response per unit of its target where it occurs once."""
+    repeated: Float[Tensor, "batch q"]
+    """The response per unit and per copy where it occurs c times."""
+
+    def __post_init__(self) -> None:
+        if self.count < 2:
+            raise Refusal(f"A repeated support occurs at least twice; got {self.count}.")
+        if self.once.shape != self.repeated.shape or len(self.which) != len(self.once):
+            raise Refusal(
+                "Copies need a support for each prompt, and responses of one shape; got "
+                f"{list(self.which.shape)}, {list(self.once.shape)} and {list(self.repeated.shape)}."
+            )
+        for name in ("once", "repeated"):
+            if not torch.isfinite(getattr(self, name)).all():
+                raise Refusal(
+                    f"The responses to copies ({name}) are not all finite: leave out prompts that failed."
+                )
+
+
+def with_copies(prompt: Prompt, which: Int[Tensor, " batch"], count: int) -> Prompt:
+    """The prompt with the chosen support of each problem repeated, so that it occurs `count` times; copies are last."""
+    rows = torch.arange(len(prompt))
+    phi, y = (
+        torch.cat([part, part[rows, which][:, None].expand(-1, count - 1, -1)], dim=1)
+        for part in (prompt.phi, prompt.y)
+    )
+    return Prompt(phi, y, prompt.phi_query)
+
+
+def per_copy(
+    influence: Float[Tensor, "*more batch n q"], which: Int[Tensor, " batch"], count: int
+) -> Float[Tensor, "*more batch q"]:
+    """The mean influence of the copies that `with_copies` made."""
+    last = influence.shape[-2] - count + 1
+    rows = torch.arange(len(which))
+    first = influence[..., rows, which, :]
+    return (first + influence[..., last:, :].sum(-2)) / count
+
+
+def instrument(
+    prompt: Prompt, which: Int[Tensor, " batch"], kernel: Kernel
+) -> Float[Tensor, "batch q"]:
+    """s: the kernel between the support and each query, less its mean over queries."""
+    rows = torch.arange(len(prompt))
+    support = prompt.phi.double()[rows, which][:, None]
+    similar = kernel(support, prompt.phi_query.double())[:, 0]
+    return similar - similar.mean(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Discount:
+    count: int
+    ratio: Estimate
+    """D of the model."""
+    expected: dict[str, float]
+    """D of each predictor on the same prompts."""
+    ways: dict[tuple[str, str], Comparison]
+    """From each predictor to each other one: 0 if the first is right, 1 if the other is."""
+    ridge: BestRidge
+    """The λ of copies, in units of the mean kernel diagonal."""
+
+    def rejects(self, first: str, other: str) -> bool:
+        """Whether the way from the first predictor to the other has an interval above 0, and a mean beyond its middle."""
+        found = self.ways[first, other].value
+        return (
+            found.mean is not None and found.low is not None and found.low > 0 and found.mean > 0.5
+        )
+
+
+def find_discount(
+    observations: Observations,
+    copies: Copies,
+    view: View,
+    predictors: Mapping[str, Predictor],
+    *,
+    unit: float | None = None,
+    seed: int,
+) -> Discount:
+    """The discount of copies, beside what each predictor says it would be."""
+    if len(copies.which) != len(observations) or copies.once.shape != observations.outputs.shape:
+        raise Refusal(
+            f"Copies of {len(copies.which)} prompts were given for observations of {len(observations)}: give those "
+            "of the same prompts and queries."
+        )
+    prompt = view.prompt(observations)
+    unit = diagonal_unit(prompt, view.kernel) if unit is None else unit
+    s = instrument(prompt, copies.which, view.kernel)
+    size = s.square().sum(-1)
+    found = torch.stack([(s * part.double()).sum(-1) for part in (copies.repeated, copies.once)], 1)
+    sums = {
+        name: expected_sums(prompt, copies.which, copies.count, s, one)
+        for name, one in predictors.items()
+    }
+    by_ridge = ridge_sums(prompt, copies.which, copies.count, s, view.kernel, unit)
+    return Discount(
+        copies.count,
+        estimate_of(found, ratio_of_means, seed),
+        {name: float(one[:, 0].sum() / one[:, 1].sum()) for name, one in sums.items()},
+        {
+            (first, other): compared(
+                f"copies: from {first} to {other}",
+                way(found, sums[first], sums[other], size),
+                seed=seed,
+            )
+            for first, other in permutations(sums, 2)
+        },
+        ridge_of_copies(found, by_ridge, size, seed),
+    )
+
+
+def ratio_of_means(means: Float[Tensor, "n 2"]) -> Float[Tensor, " n"]:
+    """D; NaN where the response to one copy does not follow the similarity at all."""
+    return torch.where(means[:, 1] > 0, means[:, 0] / means[:, 1], torch.nan)
+
+
+def off(
+    found: Float[Tensor, "*more batch 2"], expected: Float[Tensor, "*more batch 2"]
+) -> Float[Tensor, "*more batch"]:
+    """N m − M n, where (n, m) has length 1."""
+    n, m = (expected / expected.norm(dim=-1, keepdim=True).clamp(min=1e-300)).unbind(-1)
+    apart: Tensor = found[..., 0] * m - found[..., 1] * n
+    return apart
+
+
+def way(
+    found: Float[Tensor, "batch 2"],
+    first: Float[Tensor, "batch 2"],
+    other: Float[Tensor, "batch 2"],
+    size: Float[Tensor, " batch"],
+) -> Float[Tensor, " batch"]:
+    """t of each prompt; NaN where the two predictors do not differ, or the response to one copy follows neither."""
+    gap = off(other, first)
+    weight = gap / size.clamp(min=1e-300)
+    gain = (found[:, 1] * other[:, 1]).sum() / other[:, 1].square().sum().clamp(min=1e-300)
+    unit = float((weight * gap).mean() * gain)
+    if unit <= 1e-12 * float(found.square().mean()):
+        return torch.full_like(gap, torch.nan)
+    return off(found, first) * weight / unit
+
+
+def expected_sums(
+    prompt: Prompt,
+    which: Int[Tensor, " batch"],
+    count: int,
+    s: Float[Tensor, "batch q"],
+    predictor: Predictor,
+) -> Float[Tensor, "batch 2"]:
+    """Σ_j s·repeated and Σ_j s·once of a predictor."""
+    repeated = per_copy(predictor.influence(with_copies(prompt, which, count)), which, count)
+    once = predictor.influence(prompt)[torch.arange(len(prompt)), which]
+    return torch.stack([(s * repeated).sum(-1), (s * once).sum(-1)], dim=1)
+
+
+def ridge_sums(
+    prompt: Prompt,
+    which: Int[Tensor, " batch"],
+    count: int,
+    s: Float[Tensor, "batch q"],
+    kernel: Kernel,
+    unit: float,
+) -> Float[Tensor, "grid batch 2"]:
+    """`expected_sums` of ridge regression with every λ of the grid."""
+    ridges = [r * unit for r in RIDGES]
+    extended = ridge_influence(with_copies(prompt, which, count), kernel, ridges)
+    repeated = per_copy(extended, which, count)
+    once = ridge_influence(prompt, kernel, ridges)[:, torch.arange(len(prompt)), which]
+    return torch.stack([(s * repeated).sum(-1), (s * once).sum(-1)], dim=-1)
+
+
+def ridge_of_copies(
+    found: Float[Tensor, "batch 2"],
+    by_ridge: Float[Tensor, "grid batch 2"],
+    size: Float[Tensor, " batch"],
+    seed: int,
+) -> BestRidge:
+    """The λ of copies with its interval over prompts."""
+    squares = off(found.expand_as(by_ridge), by_ridge).square() / size.clamp(min=1e-300)
+    return best_with_interval(squares.T[:, None], RIDGES, seed)
+
+
+def discount_spread(
+    prompt: Prompt,
+    which: Int[Tensor, " batch"],
+    count: int,
+    kernel: Kernel,
+    true: Predictor,
+    other: Predictor,
+    noise: float,
+) -> tuple[float, float]:
+    """The mean over prompts of the way from another predictor to the true one, and its standard deviation.
+
+    Responses are the true influence plus noise of this standard deviation, independent of each other. `power_of_test` and
+    `prompts_needed` take both numbers.
+    """
+    s = instrument(prompt, which, kernel)
+    size = s.square().sum(-1)
+    found, wrong = (expected_sums(prompt, which, count, s, one) for one in (true, other))
+    t = way(found, wrong, found, size)
+    gap = off(found, wrong)
+    unit = float((gap.square() / size.clamp(min=1e-300)).mean())
+    noises = noise**2 * gap.square() / size.clamp(min=1e-300) / unit**2
+    return float(t.mean()), float((t.var() + noises.mean()).sqrt())
+
+
+def power_of_test(apart: float, spread: float, prompts: int, level: float = 0.05) -> float:
+    """How often Student's t finds a mean `apart` from 0 at this level, for values of that spread; one sign counts."""
+    if prompts < 2:
+        return 0.0
+    limit = scipy.stats.t.ppf(1 - level / 2, prompts - 1)
+    return float(scipy.stats.nct.sf(limit, prompts - 1, abs(apart) / spread * prompts**0.5))
+
+
+def prompts_needed(
+    apart: float, spread: float, power: float = 0.9, level: float = 0.05
+) -> int | None:
+    """The fewest prompts with that power; None if 10,000 do not have it."""
+    low, high = 2, 10_000
+    if power_of_test(apart, spread, high, level) < power:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if power_of_test(apart, spread, middle, level) >= power:
+            high = middle
+        else:
+            low = middle + 1
+    return low
