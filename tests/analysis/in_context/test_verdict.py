@@ -9,6 +9,7 @@ import torch
 from planted_learners import LINEAR, copied, drawn, observed
 
 from ridgeformer.analysis.in_context import (
+    BestRidge,
     Copies,
     FixedMetric,
     LastTarget,
@@ -112,6 +113,18 @@ def test_a_tie_cannot_be_told():
     verdict = judge(choose(found[0], [LINEAR]), found[1])
     assert verdict.kind == "cannot be told"
     assert "none better than all its rivals" in verdict.why
+
+
+def test_a_ridge_that_may_be_infinite_is_not_named():
+    first, second = (observed(Ridge(0.5, Linear()), seed=s) for s in (1, 2))
+    choice = choose(first, [LINEAR])
+    verdict = judge(choice, second)
+    assert verdict.claims["kernel ridge regression"].holds
+    wide = replace(verdict.profile, best=BestRidge(0.1, 0.05, inf))
+    kind, why = verdict_module.ruled(choice, verdict.claims, {}, wide)
+    assert kind == "cannot be told"
+    assert "may be infinite" in why
+    assert verdict_module.ruled(choice, verdict.claims, {}, verdict.profile)[0] == verdict.kind
 
 
 def test_copies_have_a_veto():
