@@ -67,7 +67,7 @@ def test_code_becomes_flags(said, shown):
 def test_the_flags_are_those_of_all_commands():
     flags = typer.main.get_command(app).flags()
     assert {"max_eigenvalue", "lengthscale", "interval", "out", "resume", "only", "import"} <= flags
-    assert not {"solver", "model", "prompts_file", "width"} & flags
+    assert not {"solver", "prompts_file", "width"} & flags
 
 
 def test_a_refusal_of_the_library_names_flags(tmp_path):

