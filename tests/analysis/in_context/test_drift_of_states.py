@@ -33,6 +33,23 @@ def test_the_planted_drift_is_found_without_bias(drift):
     assert found.mean == pytest.approx(drift**2, rel=0.25)
 
 
+def test_what_moves_all_inputs_alike_is_drift_and_leaves_their_differences():
+    values = drawn(40, 1, 500) + 0.5 * drawn(40, 4, 500, seed=1) + 3.0 * drawn(1, 4, 500, seed=2)
+    # The variance within is 9 + 1/4, and that between inputs is 1, however few the prompts are.
+    assert drift_of(values, seed=0).mean == pytest.approx(9.25, rel=0.1)
+
+
+def test_prompts_that_belong_together_are_resampled_together():
+    prompt = Prompt(drawn(12, 8, 3), drawn(12, 8, 1, seed=1), drawn(12, 4, 3, seed=2))
+    moved = Prompt(prompt.phi + 0.1 * drawn(12, 8, 3, seed=3), prompt.y, prompt.phi_query)
+    alone, joined = (
+        effect_of_drift(prompt, moved, ridge=0.5, kernel=Linear(), seed=0, together=n).change
+        for n in (1, 4)
+    )
+    assert joined.mean == pytest.approx(alone.mean)
+    assert (alone.prompts, joined.prompts) == (12, 3)
+
+
 def test_layers_have_their_own_drift_and_a_constant_layer_has_none():
     layers = torch.stack([drawn(40, 1, 5) + d * drawn(40, 6, 5, seed=1) for d in (0.1, 1.0)])
     constant = torch.ones(1, 40, 6, 5).double() + 1e-12 * drawn(1, 40, 6, 5)

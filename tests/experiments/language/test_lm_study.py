@@ -11,7 +11,7 @@ from tiny_language import save_tiny, tiny_model
 from ridgeformer.analysis.in_context import Copies
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.jobs import Store
-from ridgeformer.experiments.language import numbers, told
+from ridgeformer.experiments.language import drift, numbers, outputs, told
 from ridgeformer.experiments.language.asked import drawn, fingerprint, packed, unpacked
 from ridgeformer.experiments.language.gathered import Seen, gathered
 from ridgeformer.experiments.language.lm_page import page_of
@@ -61,6 +61,17 @@ def test_the_study_writes_numbers_with_intervals_and_a_page(study):
     page = (out / "index.html").read_text()
     assert finding.settings["verdict"] in page
     assert "Layer by layer" in page
+    assert "Are predictors wrong where the model is?" in page
+    assert finding.settings["styles"]["curves"] == {"animal-tool": [2, 4, 8, 16, 32, 64]}
+    for style in ("A/B", "foo/bar", "natural", "swapped"):
+        number = finding.get("accuracy by labels", "language model", labels=style, supports=16, bias="centred")  # fmt: skip
+        assert number.setting["task"] == "animal-tool"
+        assert number.prompts == 4
+    assert "Do states of the same word move?" in page
+    drifts = finding.select("drift", drift.WHOLE, task="animal-tool")
+    assert [n.setting["layer"] for n in drifts] == [0, 1, 2, 3]
+    change = finding.get("change of f*", drift.WHOLE, task="animal-tool", layer=3)
+    assert 0 < change.low <= change.mean <= change.high
 
 
 def test_the_same_command_asks_nothing_twice_and_finds_the_same(study, monkeypatch):
@@ -72,10 +83,14 @@ def test_the_same_command_asks_nothing_twice_and_finds_the_same(study, monkeypat
 
     monkeypatch.setattr("ridgeformer.experiments.language.words.answers", asked)
     monkeypatch.setattr("ridgeformer.experiments.language.numbers.number_answers", asked)
+    monkeypatch.setattr("ridgeformer.experiments.language.styles.scores", asked)
+    monkeypatch.setattr("ridgeformer.experiments.language.drift.in_context", asked)
     said = []
     store = Store(out / "tasks", say=said.append)
     study_language(["animal-tool", "random-labels", "linear"], out, model=directory, prompts=4, seed=3, store=store)  # fmt: skip
-    assert said == [f"28 of 28 results are kept in {out / 'tasks'} already."]
+    # 2 seeds of 2 tasks with words, 3 sizes of numbers; 4 styles and 5 other sizes of one task; contexts of trained and untrained.
+    kept = 4 * (2 * 2 + 3) + 4 * (4 + 5) + 2 * drift.CONTEXTS
+    assert said == [f"{kept} of {kept} results are kept in {out / 'tasks'} already."]
     assert (out / "findings.json").read_bytes() == before
 
 
@@ -183,7 +198,7 @@ def test_a_planted_learner_gets_its_verdict(learner, kind):
     settings = {
         **told.settings_of(heard, seen), "words": list(seen), "numbers": [], "copies": COPIES, "labels": "A/B",
         "model": {"name": "planted", "layers": 1, "heads": 1, "width": 96, "fingerprint": "0" * 32},
-        "seed of choices": 0, "seed of numbers": 1, "supports of words": 16, "queries": 6,
+        "seed of choices": 0, "seed of numbers": 1, "supports of words": 16, "queries": 6, "styles": {"tasks": []}, "drift": {"tasks": []},
     }  # fmt: skip
     assert settings["verdict"] == f"The influence of labels is that of {kind} in 2 of 2 tasks."
     assert {v["kind"] for v in settings["verdicts"].values()} == {kind}
@@ -193,6 +208,31 @@ def test_a_planted_learner_gets_its_verdict(learner, kind):
     assert (difference.low > 0) == (kind == "kernel ridge regression") or kind == "neighbours"
     assert abs(finding.get("agreement", told.UNTRAINED, task="task-0").mean) < 0.15
     assert finding.get("additivity", "flips", task="task-0", flips=6).mean == pytest.approx(1)
+    trained, control = (
+        finding.get("outputs by layer", name, task="task-0", layer=0)
+        for name in ("isolated", "isolated, untrained")
+    )
+    assert trained.low > (0.1 if kind == "neighbours" else 0.3)
+    assert abs(control.mean) < 0.3
+    assert control.control
+
+
+def test_where_the_model_is_wrong_and_how_often_a_predictor_is_at_all():
+    (seen, _) = simulate(draw_words(seed=3), ridge_learner(inf), Noise(), prompts=25, seed=4, noise_seed=5)  # fmt: skip
+    generator = torch.Generator().manual_seed(6)
+    truth = torch.randint(2, seen.outputs.shape, generator=generator) * 2.0 - 1.0
+    truth[:, 0], truth[:, 1] = 1.0, -1.0
+    out = Collector(25, 1)
+    same, blind = seen.outputs.double() + 3, truth + 0.1 * torch.randn(truth.shape, generator=generator)  # fmt: skip
+    outputs.add_outputs(replace(seen, truth=truth), {"same": same, "blind": blind}, out)
+    finding = Finding("planted", 0, 25, numbers=out.numbers)
+    centred = seen.outputs - seen.outputs.mean(-1, keepdim=True)
+    wrong = int((centred.sign() != truth).sum())
+    assert finding.get("wrong queries", "language model").value == wrong
+    # What says the same is wrong at the same queries, and no more often in all; what knows the truth shares few errors.
+    assert finding.get("wrong together", "same").value == 1
+    assert finding.get("wrong at all", "same").value == pytest.approx(wrong / truth.numel())
+    assert finding.get("wrong together", "blind").value < 0.2
 
 
 def test_one_sentence_over_all_tasks():

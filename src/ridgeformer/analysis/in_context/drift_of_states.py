@@ -2,7 +2,8 @@
 
 Ridge regression on the states of a layer is a fixed predictor only if an input has the same state in every prompt. States of
 n inputs, each in the same m prompts, have a variance within inputs W, over prompts, and one between inputs B, over the means of
-inputs, less the W/m that those means owe to drift. The **drift** of a layer is W/B.
+inputs, less what those means owe to drift: 1/m of the part of W that inputs do not share, since what moves all of them alike leaves
+their differences as they are. The **drift** of a layer is W/B.
 
 What drift does to f* is bounded by the theorem on drift of a prediction (`theory.drift_prediction_bound`), and measured beside.
 
@@ -43,16 +44,18 @@ def drift_of(states: Float[Tensor, "n m p"], *, seed: int) -> Estimate:
     """W/B of the states of n inputs in m prompts."""
     n, m = check_states(states)
     values, own = states.double(), states.double().mean(1)
-    within = (values - own[:, None]).square().sum((1, 2)) / (m - 1)
+    moved = values - own[:, None]
+    within = moved.square().sum((1, 2)) / (m - 1)
+    alone = (moved - moved.mean(0)).square().sum((1, 2)) / (m - 1) * n / (n - 1)
     apart = (own - own.mean(0)).square().sum(1) * n / (n - 1)
 
-    def ratio(means: Float[Tensor, "resamples 2"]) -> Tensor:
-        between = means[:, 1] - means[:, 0] / m
+    def ratio(means: Float[Tensor, "resamples 3"]) -> Tensor:
+        between = means[:, 1] - means[:, 2] / m
         # A difference of round-off is none.
         there = between > 1e-9 * (means[:, 0] + float(values.square().mean()))
         return torch.where(there, means[:, 0] / between, torch.nan)
 
-    return estimate_of(torch.stack([within, apart], dim=1), ratio, seed)
+    return estimate_of(torch.stack([within, apart, alone], dim=1), ratio, seed)
 
 
 def check_states(states: Float[Tensor, "n m p"]) -> tuple[int, int]:
@@ -77,14 +80,18 @@ class DriftEffect:
 
 
 def effect_of_drift(
-    prompt: Prompt, drifted: Prompt, *, ridge: float, kernel: Kernel, seed: int
+    prompt: Prompt, drifted: Prompt, *, ridge: float, kernel: Kernel, seed: int, together: int = 1
 ) -> DriftEffect:
-    """The change of f* when the features of the same prompts are those of another reading, and its bound."""
+    """The change of f* when the features of the same prompts are those of another reading, and its bound.
+
+    Prompts that belong together, so many in a row, are resampled together.
+    """
     if prompt.phi.shape != drifted.phi.shape or not torch.equal(prompt.y, drifted.y):
         raise Refusal("Drift is between two readings of the same prompts: give the same targets.")
     before, after = (krr(p, ridge=ridge, kernel=kernel) for p in (prompt, drifted))
     bound = drift_prediction_bound(prompt, drifted, ridge=ridge, kernel=kernel)
     parts = torch.stack([(before - after).abs(), bound, before.abs()]).mean((2, 3)).T
+    parts = parts.reshape(-1, together, 3).mean(1)
     change, allowed = (
         estimate_of(parts, lambda means, n=n: means[:, n] / means[:, 2], seed)  # type: ignore[misc]
         for n in (0, 1)
@@ -108,6 +115,9 @@ class FrozenSubspace:
     """A second control: W/B in as many random directions."""
     kept: float
     """The part of the variance between inputs, of those that did not fit it, that the subspace keeps."""
+    principal_basis: Float[Tensor, "p d"]
+    random_basis: Float[Tensor, "p d"]
+    """Orthonormal columns of the two controls."""
 
 
 def find_frozen_subspace(
@@ -147,6 +157,8 @@ def find_frozen_subspace(
         drift_of(others @ principal, seed=seed),
         drift_of(others @ random, seed=seed),
         kept,
+        principal,
+        random,
     )
 
 

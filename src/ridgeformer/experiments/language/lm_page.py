@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 
 from ridgeformer.experiments import finding as f
+from ridgeformer.experiments.language.answers_page import (
+    layers_of_outputs,
+    styles_section,
+    wrong_section,
+)
+from ridgeformer.experiments.language.drift_page import drift_section
+from ridgeformer.experiments.language.names import MODEL
+from ridgeformer.experiments.language.page_parts import methods_of, panels, rows_of
 from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.wording import CONTROL, line, plain, spread
 
 PROSE = Prose("language_model")
-MODEL = "language model"
 LAYER_LINES = {"isolated": "", "isolated, untrained": CONTROL, "in context": ""}
-ACROSS = 2
-"""Panels beside each other."""
 BEYOND = 2.0
 """λ = ∞ is drawn at so many times the largest finite one."""
 
@@ -30,8 +34,12 @@ def page_of(finding: f.Finding) -> f.Page:
             PROSE.section("differences", difference_table(finding), s=s, off=off_zero(finding)),
             PROSE.section("profile", profile(finding), s=s),
             PROSE.section("layers", layers(finding), s=s),
+            layers_of_outputs(finding),
             PROSE.section("copies", copies_table(finding), s=s),
             PROSE.section("accuracy", accuracy_table(finding), s=s),
+            wrong_section(finding),
+            *styles_section(finding),
+            *drift_section(finding),
             PROSE.section("choices", choice_table(finding), s=s),
         ]
     if s["numbers"]:
@@ -43,30 +51,10 @@ def page_of(finding: f.Finding) -> f.Page:
     return PROSE.page(sections, finding, terminal)
 
 
-def panels(found: Sequence[f.Panel]) -> list[list[f.Panel]]:
-    """Panels in rows; every row is full."""
-    if len(found) % ACROSS and len(found) > 1:
-        return [[panel] for panel in found]
-    across = min(ACROSS, len(found))
-    return [list(found[i : i + across]) for i in range(0, len(found), across)]
-
-
 def verdict_table(finding: f.Finding) -> f.Table:
     verdicts = finding.settings["verdicts"]
     rows = [[task, v["kind"], v["why"]] for task, v in verdicts.items()]
     return f.Table(["task", "verdict", "why"], rows, words=3)
-
-
-def rows_of(finding: f.Finding, measure: str, methods: Sequence[str]) -> list[list[str]]:
-    """One row for each method, and one column for each task with words."""
-    return [
-        [name, *(spread(finding.get(measure, name, task=task)) for task in finding.settings["words"])]
-        for name in methods
-    ]  # fmt: skip
-
-
-def methods_of(finding: f.Finding, measure: str) -> list[str]:
-    return list(dict.fromkeys(n.method for n in finding.select_all(measure)))
 
 
 def agreement_table(finding: f.Finding) -> f.Table:

@@ -20,7 +20,7 @@ from rich.progress import (
 from ridgeformer.analysis.in_context.verdict import FEWEST_PROMPTS
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.jobs import HERE, Store, Task, Where, one_thread, run_all
-from ridgeformer.experiments.language import numbers, told
+from ridgeformer.experiments.language import drift, numbers, styles, told
 from ridgeformer.experiments.language.asked import METHOD, fingerprint, loaded
 from ridgeformer.experiments.language.gathered import WEIGHTS, gathered
 from ridgeformer.experiments.language.lm_page import page_of
@@ -71,7 +71,10 @@ def study_language(
     of_numbers = {
         t.name: numbers.number_prompts_of(directory, known, t, prompts, seed + 1) for t in numeric
     }
-    jobs: list[Task] = [*chain(*chain(*of_words.values())), *chain(*of_numbers.values())]
+    of_styles = styles.style_jobs(directory, known, names, list(of_words), prompts, seed + 1)
+    of_drift = drift.drift_jobs(directory, known, verbal, seed + 1)
+    rest = (of_numbers, of_styles, of_drift)
+    jobs: list[Task] = [*chain(*chain(*of_words.values())), *chain(*(chain(*r.values()) for r in rest))]  # fmt: skip
     with timed(run.console) as progress:
         results = dict(zip(jobs, run_all(jobs, kept, where, progress), strict=True))
     collected = Collector(prompts, seed + 1)
@@ -83,13 +86,19 @@ def study_language(
             seen[name] = second
         for own in of_numbers.values():
             numbers.score(own, [results[job] for job in own], collected)
+        for styled in of_styles.values():
+            styles.score(styled, [results[job] for job in styled], collected)
+        for moved in run.track(of_drift.values(), "drift"):
+            drift.score(moved, [results[job] for job in moved], collected)
     settings = {
         **described(directory, known, seed),
         "words": list(of_words),
         "numbers": list(of_numbers),
+        "styles": styles.settings_of(loaded(directory), of_styles),
+        "drift": drift.settings_of(loaded(directory), of_drift),
         **(told.settings_of(heard, seen) if heard else {}),
     }
-    measures = {**told.MEASURES, **numbers.MEASURES}
+    measures = {**told.MEASURES, **numbers.MEASURES, **styles.MEASURES, **drift.MEASURES}
     finding = Finding("language-model", seed, prompts, settings, measures, collected.numbers)
     page = page_of(finding)
     run.show(page.terminal)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.analysis.in_context import (
@@ -23,7 +22,6 @@ from ridgeformer.analysis.in_context import (
     additivity_of_changes,
     choose,
     compared,
-    find_agreement,
     influence_agreement,
     interactions,
     judge,
@@ -32,6 +30,7 @@ from ridgeformer.analysis.in_context import (
 from ridgeformer.analysis.in_context.choice import ATTENTION, RIDGE, SIMILARITY, SMALL_RIDGE
 from ridgeformer.analysis.in_context.verdict import CONTROL, LEVEL, Kind
 from ridgeformer.experiments.finding import Collector
+from ridgeformer.experiments.language import outputs
 from ridgeformer.experiments.language.gathered import Seen
 from ridgeformer.experiments.language.words import TOGETHER, centred_cosines
 from ridgeformer.statistics import holm
@@ -49,9 +48,7 @@ MEASURES = {
     "difference": "agreement of kernel ridge regression less that of similarity",
     "by layer": "agreement of cosines with the influence, at each layer",
     "λ profile": "agreement of kernel ridge regression as a function of λ, in units of the mean kernel diagonal",
-    "accuracy": "share of queries whose label is right, mean over prompts",
-    "outputs": "correlation of outputs and predictions over the queries of a prompt",
-    "outputs given truth": "the same after the true labels are regressed out of both",
+    **outputs.MEASURES,
     "discount": "response per copy of a repeated support over that of one",
     "additivity": "response to several flips over the sum of the responses to each",
     "share": "part of the mean squared influence",
@@ -95,8 +92,11 @@ def tell(task: str, first: Seen, second: Seen, out: Collector) -> Told:
     out.add("difference", SMALL_RIDGE, difference.value)
     out.add("difference", RIDGE, reached[RIDGE] - reached[SIMILARITY])
     add_layers(second, out)
+    outputs.add_output_layers(second.trained, second.untrained, out)
     add_profile(verdict, out)
-    add_outputs(second.trained, {n: p.predict(prompt)[..., 0] for n, p in predictors.items()}, out)
+    outputs.add_outputs(
+        second.trained, {n: p.predict(prompt)[..., 0] for n, p in predictors.items()}, out
+    )
     add_copies(verdict, out)
     for n, joint in zip(TOGETHER, second.together.unbind(1), strict=True):
         flips = -2.0 * second.trained.targets[:, :n, None] * found[:, :n]
@@ -136,23 +136,6 @@ def add_profile(verdict: Verdict, out: Collector) -> None:
     for ridge, value in list(kept)[:-1:EVERY]:
         out.add("λ profile", RIDGE, value, ridge=ridge)
     out.add("λ profile", SIMILARITY, profile.agreement[-1])
-
-
-def add_outputs(
-    seen: Observations, predictions: dict[str, Float[Tensor, "batch q"]], out: Collector
-) -> None:
-    """Accuracies, with the label bias of each prompt and without, and whether outputs follow predictors."""
-    truth = seen.truth
-    assert truth is not None
-    for name, said in {"language model": seen.outputs.double(), **predictions}.items():
-        centred = said - said.mean(-1, keepdim=True)
-        for bias, values in (("kept", said), ("centred", centred)):
-            right = (values.sign() == truth).double().mean(-1)
-            out.add("accuracy", name, right, name != "language model", bias=bias)
-    for name, said in predictions.items():
-        agreement = find_agreement(seen.outputs, said, truth, seed=out.seed)
-        out.add("outputs", name, agreement.within)
-        out.add("outputs given truth", name, agreement.given_truth)
 
 
 def add_copies(verdict: Verdict, out: Collector) -> None:
