@@ -1,6 +1,6 @@
 """Bootstrap estimates: paired, and defined only where every resample is."""
 
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from scipy.stats import spearmanr, ttest_1samp
 from ridgeformer.statistics import (
     UNDEFINED,
     chance,
+    chance_by_signs,
     estimate,
     estimate_median,
     estimate_of,
@@ -152,6 +153,32 @@ def test_chance_is_that_of_students_t():
     assert chance(torch.zeros(9)) == 1
     assert chance(torch.ones(2)) == 1
     assert chance(torch.ones(9)) == 0
+
+
+def test_changes_of_signs_count_those_with_as_large_a_sum():
+    values = torch.tensor([3.0, -1.0, 0.5, 2.0, 40.0, -0.2, 1.0, 0.7, -2.5, 0.0]).double()
+    signs = torch.tensor(list(product([-1.0, 1.0], repeat=10))).double()
+    exact = float((signs @ values >= values.sum() - 1e-9).double().mean())
+    found = chance_by_signs(values, 0)
+    assert found == pytest.approx(exact, abs=3 * (exact / 4000) ** 0.5)
+    assert found == chance_by_signs(values, 0)
+    with_none = torch.cat([values, torch.tensor([torch.nan]).double()])
+    assert chance_by_signs(with_none, 0) == found
+    assert chance_by_signs(0 * values, 0) == 1
+    assert chance_by_signs(values.new_full((3,), torch.nan), 0) == 1
+
+
+def test_changes_of_signs_keep_their_level_and_their_power_for_values_of_all_sizes():
+    """Student's t finds nothing in values that are all above 0 if one is much larger."""
+    rng = np.random.default_rng(0)
+    sizes = torch.from_numpy(np.exp(3 * rng.normal(size=(1000, 20))))
+    noise = torch.from_numpy(rng.normal(size=(1000, 20)))
+    level = np.mean([chance_by_signs(row, 1) <= 0.05 for row in sizes * noise])
+    assert 0.03 < level < 0.07
+    above = [chance_by_signs(row, 1) <= 0.05 for row in (sizes * (1 + noise / 5))[:100]]
+    students = [chance(row) <= 0.05 for row in (sizes * (1 + noise / 5))[:100]]
+    assert np.mean(above) == 1
+    assert np.mean(students) < 0.7
 
 
 def test_holms_correction_is_closed_testing_with_bonferroni():

@@ -16,6 +16,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 RESAMPLES = 1000
+FLIPS = 4000
+"""So many random changes of signs tell a p-value."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,22 @@ def chance(values: Float[Tensor, " batch"]) -> float:
     if error <= 1e-12 * mean:  # equal values but for round-off
         return 0.0
     return float(2 * scipy.stats.t.sf(mean / error, len(kept) - 1))
+
+
+def chance_by_signs(values: Float[Tensor, " batch"], seed: int) -> float:
+    """The one-sided p of values that are symmetric about 0, for a sum above it, by random changes of their signs.
+
+    Values may differ in size by orders of magnitude, by which Student's t loses its power. A prompt without a value has NaN;
+    values that are all zero tell nothing, and p is 1.
+    """
+    kept = values[~values.isnan()].double()
+    if not kept.any():
+        return 1.0
+    rng = np.random.default_rng(seed)
+    signs = torch.from_numpy(rng.choice([-1.0, 1.0], size=(FLIPS, len(kept))))
+    total, round_off = kept.sum(), 1e-12 * kept.abs().sum()
+    # The values as they are count as one of the changes, without which p might be 0.
+    return (1 + int((signs @ kept >= total - round_off).sum())) / (1 + FLIPS)
 
 
 def holm(chances: Sequence[float]) -> tuple[float, ...]:

@@ -37,17 +37,16 @@ def observed(predictor, *, view=LINEAR, seed=0, noise=0.0, **sizes):
 
 
 def copied(predictor, observations, *, view=LINEAR, count=3, noise=0.0, seed=0):
-    """The same learner's responses to copies of one support of each prompt."""
+    """The same learner's responses to copies of one support of each prompt, at distances that are the same for all."""
     prompt = view.prompt(observations)
     batch, q = observations.outputs.shape
-    which = torch.arange(batch) % prompt.supports
+    slots = (torch.arange(batch)[:, None] + 2 * torch.arange(count)) % prompt.supports
     influence = predictor.influence(prompt)
-    once = influence[torch.arange(batch), which]
-    repeated = per_copy(predictor.influence(with_copies(prompt, which, count)), which, count)
+    once = influence[torch.arange(batch), slots[:, 0]]
+    repeated = per_copy(predictor.influence(with_copies(prompt, slots)), slots)
     spread = noise * influence.std()
     return Copies(
-        which,
-        count,
+        slots,
         once + spread * drawn(batch, q, seed=seed + 3000),
         repeated + spread * drawn(batch, q, seed=seed + 4000),
     )

@@ -45,4 +45,4 @@ def test_copies_of_other_shapes_are_refused():
     values = torch.zeros(4, 5).double()
     for once, repeated, which in ((values, values[:, :2], 4), (values, values, 3)):
         with pytest.raises(Refusal, match="responses of one shape"):
-            Copies(torch.zeros(which).long(), 3, once, repeated)
+            Copies(torch.arange(3).expand(which, -1), once, repeated)

@@ -134,7 +134,7 @@ def test_copies_have_a_veto():
     assert judge(choice, second).kind == "kernel ridge regression"
     exact = copied(Ridge(0.5, Linear()), second)
     assert judge(choice, second, exact).kind == "kernel ridge regression"
-    undiminished = Copies(exact.which, exact.count, exact.once, exact.once)
+    undiminished = Copies(exact.slots, exact.once, exact.once)
     verdict = judge(choice, second, undiminished)
     assert verdict.kind == "cannot be told"
     assert "influence says kernel ridge regression, but" in verdict.why

@@ -62,15 +62,16 @@ def test_responses_are_those_of_ridge_regression_whatever_the_change():
         torch.testing.assert_close(
             observe(model, prompt, seed=0, change=change).influence, expected
         )
-    which = torch.tensor([0, 5, 2, 2, 1])
-    copies = repeat_supports(model, prompt, which, 3)
-    rows = torch.arange(5)
-    torch.testing.assert_close(copies.once, expected[rows, which])
+    slots = torch.tensor([[0, 3, 1], [5, 0, 2], [2, 4, 5], [2, 1, 0], [1, 0, 5]])
+    copies = repeat_supports(model, prompt, slots)
+    torch.testing.assert_close(copies.once, expected[torch.arange(5), slots[:, 0]])
     # Three copies are one support with a third of the ridge, whose influence they share.
-    ridge = torch.full((5, 6), 0.7).double()
-    ridge[rows, which] /= 3
-    third = torch.linalg.solve(phi @ phi.mT + torch.diag_embed(ridge), phi @ query.mT)
-    torch.testing.assert_close(copies.repeated, third[rows, which] / 3)
+    for b, (own, *replaced) in enumerate(slots.tolist()):
+        kept = [i for i in range(6) if i not in replaced]
+        ridge = torch.tensor([0.7 / 3 if i == own else 0.7 for i in kept]).double()
+        left = phi[b, kept]
+        third = torch.linalg.solve(left @ left.mT + ridge.diag(), left @ query[b].mT)
+        torch.testing.assert_close(copies.repeated[b], third[kept.index(own)] / 3)
 
 
 def test_many_problems_are_run_in_parts():

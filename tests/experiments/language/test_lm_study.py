@@ -8,7 +8,6 @@ import pytest
 import torch
 from tiny_language import save_tiny, tiny_model
 
-from ridgeformer.analysis.in_context import Copies
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.jobs import Store
 from ridgeformer.experiments.language import drift, numbers, outputs, told
@@ -23,10 +22,11 @@ from ridgeformer.experiments.language.simulated import (
     ridge_learner,
     simulate,
 )
-from ridgeformer.experiments.language.study import study_language, word_jobs
+from ridgeformer.experiments.language.study import chosen_tasks, study_language, word_jobs
 from ridgeformer.experiments.language.words import COPIES, TOGETHER, answers, centred_cosines
 from ridgeformer.experiments.page import render
 from ridgeformer.language import LANGUAGE_TASKS, label_flips, log_odds, prompts, scores
+from ridgeformer.language.tasks import NumericTask
 from ridgeformer.types import Refusal
 
 
@@ -56,6 +56,8 @@ def test_the_study_writes_numbers_with_intervals_and_a_page(study):
             number = finding.get("agreement", name, task=task)
             assert number.low <= number.mean <= number.high
             assert number.prompts == 4
+    assert written["settings"]["queries of words"] == 12
+    assert written["settings"]["queries of numbers"] == 6
     for k in numbers.SIZES:
         assert finding.get("RMSE", "language model", task="linear", supports=k).mean > 0
     page = (out / "index.html").read_text()
@@ -94,6 +96,12 @@ def test_the_same_command_asks_nothing_twice_and_finds_the_same(study, monkeypat
     assert (out / "findings.json").read_bytes() == before
 
 
+def test_every_task_is_asked_with_as_many_queries_as_the_settings_say():
+    for task in chosen_tasks(list(LANGUAGE_TASKS)):
+        expected = 6 if isinstance(task, NumericTask) else 12
+        assert len(drawn(task, 0, 0).queries[0]) == expected
+
+
 def test_more_prompts_are_the_same_ones_and_others():
     task = LANGUAGE_TASKS["animal-tool"]()
     few, many = ([drawn(task, 0, n).inputs for n in range(count)] for count in (2, 5))
@@ -105,7 +113,8 @@ def test_influence_is_half_the_flip_and_copies_are_changed_together():
     model, task = tiny_model(seed=1), LANGUAGE_TASKS["animal-tool"](supports=6, queries=3)
     problem = task.draw(1, 0)
     (prompt,) = prompts(model, task, problem)
-    found = answers(model, prompt, which=2)
+    together = torch.tensor([[1, 0, 0, 0, 1, 0], [1, 1, 1, 1, 1, 1]]).bool()
+    found = answers(model, prompt, torch.tensor([2, 5, 0]), together)
     flips = label_flips(model, prompt)
     y = 2 * problem.targets[0] - 1
     expected = (flips[1:] - flips[0]) / (-2 * y[:, None])
@@ -115,15 +124,17 @@ def test_influence_is_half_the_flip_and_copies_are_changed_together():
     own = list(prompt.answers)
     both = []
     for label in (own[2], 1 - own[2]):
-        labels = [*own[:2], label, *own[3:], label, label]
-        whole = prompt.with_supports([*range(6), 2, 2]).with_answers(labels)
+        labels = [label, own[1], label, own[3], own[4], label]
+        whole = prompt.with_supports([2, 1, 2, 3, 4, 2]).with_answers(labels)
         both.append(log_odds(scores(model, [whole], shared=False))[0])
     per_copy = (both[1] - both[0]) / (-2 * y[2]) / COPIES
     assert torch.allclose(found["repeated"].double(), per_copy.double(), atol=1e-4)
-    together = prompt.with_answers([1 - own[0], 1 - own[1], *own[2:]])
-    assert torch.allclose(
-        found["together"][0], log_odds(scores(model, [together]))[0] - flips[0], atol=1e-4
-    )
+    for part, labels in enumerate(
+        ([1 - own[0], *own[1:4], 1 - own[4], own[5]], [1 - y for y in own])
+    ):
+        changed = log_odds(scores(model, [prompt.with_answers(labels)]))[0]
+        assert torch.allclose(found["together"][part], changed - flips[0], atol=1e-4)
+    assert torch.equal(found["flipped together"], together)
     assert found["attention"].shape == (12, 6, 3)
 
 
@@ -140,7 +151,11 @@ def test_features_of_words_do_not_depend_on_the_prompt(directory):
             assert torch.allclose(known, features[:, b, i], atol=1e-5)
     assert len(by_word) > 10
     assert not torch.allclose(seen.trained.supports[-1], seen.untrained.supports[-1], atol=0.1)
-    assert torch.equal(seen.copies.once, seen.trained.influence[torch.arange(4), seen.copies.which])
+    first = seen.copies.slots[:, 0]
+    assert torch.equal(seen.copies.once, seen.trained.influence[torch.arange(4), first])
+    assert len({tuple(row) for row in seen.copies.slots.tolist()}) > 1
+    assert seen.flipped.sum(-1).tolist() == [[2, 6]] * 4
+    assert not torch.equal(seen.flipped[0, 0], seen.flipped[1, 0])
 
 
 def test_cosines_of_what_is_constant_are_zero():
@@ -168,13 +183,16 @@ def planted(learner, seed):
         noise = torch.randn(*seen.supports.shape, generator=generator, dtype=torch.float64)
         asked = torch.randn(*seen.queries.shape, generator=generator, dtype=torch.float64)
         changes = -2 * seen.targets[..., None] * seen.influence
+        order = torch.rand(25, 16, generator=generator).argsort(-1)
+        flipped = torch.stack([order < n for n in TOGETHER], dim=1)
         parts.append(
             Seen(
                 replace(seen, truth=seen.outputs.sign()),
                 replace(seen, supports=noise, queries=asked),
-                Copies(copies.which, copies.count, copies.once, copies.repeated),
+                copies,
                 centred_cosines(seen.supports, seen.queries),
-                torch.stack([changes[:, :n].sum(1) for n in TOGETHER], dim=1),
+                flipped.double() @ changes,
+                flipped,
             )
         )
     return parts
@@ -198,7 +216,7 @@ def test_a_planted_learner_gets_its_verdict(learner, kind):
     settings = {
         **told.settings_of(heard, seen), "words": list(seen), "numbers": [], "copies": COPIES, "labels": "A/B",
         "model": {"name": "planted", "layers": 1, "heads": 1, "width": 96, "fingerprint": "0" * 32},
-        "seed of choices": 0, "seed of numbers": 1, "supports of words": 16, "queries": 6, "styles": {"tasks": []}, "drift": {"tasks": []},
+        "seed of choices": 0, "seed of numbers": 1, "supports of words": 16, "queries of words": 6, "styles": {"tasks": []}, "drift": {"tasks": []},
     }  # fmt: skip
     assert settings["verdict"] == f"The influence of labels is that of {kind} in 2 of 2 tasks."
     assert {v["kind"] for v in settings["verdicts"].values()} == {kind}

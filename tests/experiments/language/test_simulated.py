@@ -6,8 +6,15 @@ from math import inf
 import pytest
 import torch
 
-from ridgeformer.analysis.in_context import influence_agreement, interactions
-from ridgeformer.experiments.language.power import Rates, find_rates
+from ridgeformer.analysis.in_context import (
+    choose,
+    find_discount,
+    influence_agreement,
+    interactions,
+    with_copies,
+)
+from ridgeformer.analysis.in_context.verdict import RIVALS
+from ridgeformer.experiments.language.power import Rates, find_rates, mixed
 from ridgeformer.experiments.language.simulated import (
     LEARNERS,
     VIEW,
@@ -63,14 +70,16 @@ def test_noise_of_features_is_the_same_for_prompts_of_both_seeds():
 
 def test_recency_and_places_raise_the_influence_of_later_supports():
     learner = ridge_learner(inf)
-    plain, _ = simulate(WORDS, learner, Noise(), seed=3)
+    plain, copies = simulate(WORDS, learner, Noise(), seed=3)
     recent, _ = simulate(WORDS, learner, Noise(recency=2.0), seed=3)
     added = recent.influence - plain.influence
     assert (added.diff(dim=1) > 0).all()
     torch.testing.assert_close(interactions(recent.influence), interactions(plain.influence))
-    weighed, _ = simulate(WORDS, learner, Noise(places=0.5), seed=3)
+    weighed, of_weighed = simulate(WORDS, learner, Noise(places=0.5), seed=3)
     torch.testing.assert_close(weighed.influence[:, 0], 0.5 * plain.influence[:, 0])
     torch.testing.assert_close(weighed.influence[:, -1], 1.5 * plain.influence[:, -1])
+    factors = 1 + 0.5 * torch.linspace(-1, 1, 16).double()[copies.slots].mean(1)
+    torch.testing.assert_close(of_weighed.repeated, factors[:, None] * copies.repeated)
     strong, _ = simulate(WORDS, learner, Noise(gains=0.5), seed=3)
     factors = strong.influence / plain.influence
     torch.testing.assert_close(factors, factors[:, :1].expand_as(factors))
@@ -85,7 +94,9 @@ def test_a_learner_agrees_with_itself():
             influence_agreement(found.influence, own), torch.ones(25).double()
         )
         rows = torch.arange(25)
-        torch.testing.assert_close(copies.once, own[rows, copies.which])
+        torch.testing.assert_close(copies.once, own[rows, copies.slots[:, 0]])
+        again = learner.predictor(prompt, WORDS).influence(with_copies(prompt, copies.slots))
+        torch.testing.assert_close(copies.repeated, again[rows[:, None], copies.slots].mean(1))
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=lambda x: x.name)
@@ -113,6 +124,25 @@ def test_impossible_simulations_are_refused():
         simulate(WORDS[:10], LEARNERS[0], Noise(), seed=0)
     with pytest.raises(Refusal, match="at least one verdict"):
         find_rates(LEARNERS[0], Noise(), repeats=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ceiling", [1.0, 0.9, 0.33])
+@pytest.mark.parametrize("learner", [LEARNERS[n] for n in (0, 2, 3, 5)], ids=lambda x: x.name)
+def test_copies_seldom_reject_the_kind_that_is_right(learner, ceiling):
+    """More than 10 of 100 would be a chance of one in a hundred, if it were five on average."""
+    members, others = RIVALS[learner.kind]
+    rejected = 0
+    for number in range(100):
+        (first, _), (second, copies) = (
+            simulate(WORDS, learner, Noise(ceiling), seed=mixed(91, number, part))
+            for part in (1, 2)
+        )
+        choice = choose(first, [VIEW])
+        predictors = choice.predictors(second)
+        discount = find_discount(second, copies, VIEW, predictors, unit=choice.unit, seed=number)
+        rejected += all(discount.rejects(own, others) for own in members)
+    assert rejected <= 10
 
 
 @pytest.mark.slow

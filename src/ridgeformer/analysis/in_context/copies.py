@@ -1,7 +1,7 @@
 """Copies: a support that comes c times counts less each time in ridge regression, and no less in a smoother.
 
-Two prompts are compared: one in which a support a occurs once, and the same with c − 1 more copies of it, input and target.
-The response per copy is the change of an output when the target of one copy is changed, or of all copies at once divided by
+Two prompts are compared: one in which a support a occurs once, and the same with c − 1 others, at random places, replaced by copies of
+it, input and target. So both have as many supports, and no place is favoured. The response per copy is the change of an output when the target of one copy is changed, or of all copies at once divided by
 c, per unit of the change. Over prompts b and queries j, the **discount** is
 
     D = Σ_b Σ_j s_bj · (response per copy, c copies) / Σ_b Σ_j s_bj · (response, one copy)
@@ -10,25 +10,26 @@ where s_bj is the kernel between a and the query, less its mean over queries. s 
 of responses, so that noise in them does not bias D as it would a ratio or a slope, and a bias of labels has no part in it.
 
     pure similarity            D = 1
-    Nadaraya–Watson            a little below 1: the copies enlarge the sum of the weights
+    Nadaraya–Watson            a little below 1: near the support, copies enlarge the sum of the weights
     kernel ridge regression    (κ + λ)/(cκ + λ) for a support with nothing else near, where κ = k(a, a), less the
                                part that other supports explain; 1/c for λ → 0, and 1 for λ → ∞
-    nearest neighbours         1/c for one neighbour
+    nearest neighbours         1/c for one neighbour, and a little more as there are fewer rivals
 
 so that copies tell ridge regression from similarity, and influence tells both from neighbours. What each predicts is worked out
-from the features of the very prompts. Let N_b = Σ_j s_bj (response per copy), M_b = Σ_j s_bj (response to one), S_b = Σ_j s_bj², and let
+from the features of the very prompts, centred as they are without copies. Let N_b = Σ_j s_bj (response per copy), M_b = Σ_j s_bj (response to one), S_b = Σ_j s_bj², and let
 (n, m) be the same of a predictor, of length 1 in each prompt. If it is right, N_b m_b − M_b n_b is 0 in every prompt but for noise, whatever
 the size of the responses. The **way** from one predictor to another is the statistic that tells them best,
 
     t_b = (N_b m_b − M_b n_b) δ_b,    δ_b = (N'_b m_b − M'_b n_b)/S_b
 
 where N' and M' are those of the other predictor. It is linear in the responses. Its mean is told in such units that it is 0 if the first
-predictor is right, and 1 if the other one is. The λ of copies minimises Σ_b (N_b m_b − M_b n_b)²/S_b.
+predictor is right, and 1 if the other one is. In the first case every t_b is noise, as often below 0 as above, whose size differs by orders
+of magnitude as δ_b does. So it is tested by changes of signs, which need no more than that. The λ of copies minimises Σ_b (N_b m_b − M_b n_b)²/S_b.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -37,7 +38,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ridgeformer.analysis.in_context.influence import Comparison, compared
+from ridgeformer.analysis.in_context.influence import LEVEL
 from ridgeformer.analysis.in_context.observations import Observations
 from ridgeformer.analysis.in_context.predictors import Predictor, ridge_influence
 from ridgeformer.analysis.in_context.ridge_profile import (
@@ -48,7 +49,7 @@ from ridgeformer.analysis.in_context.ridge_profile import (
 )
 from ridgeformer.analysis.in_context.views import View
 from ridgeformer.kernels import Kernel
-from ridgeformer.statistics import Estimate, estimate_of
+from ridgeformer.statistics import Estimate, chance_by_signs, estimate, estimate_of
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
@@ -57,22 +58,19 @@ from ridgeformer.types import Refusal
 class Copies:
     """Responses to a support that was repeated, for the same prompts as some observations."""
 
-    which: Int[Tensor, " batch"]
-    """The support of each prompt that was repeated."""
-    count: int
-    """How often it occurs, c."""
+    slots: Int[Tensor, "batch c"]
+    """The places of its c copies: that of the support itself first, and then those of the supports that were replaced."""
     once: Float[Tensor, "batch q"]
     """The response per unit of its target where it occurs once."""
     repeated: Float[Tensor, "batch q"]
     """The response per unit and per copy where it occurs c times."""
 
     def __post_init__(self) -> None:
-        if self.count < 2:
-            raise Refusal(f"A repeated support occurs at least twice; got {self.count}.")
-        if self.once.shape != self.repeated.shape or len(self.which) != len(self.once):
+        check_slots(self.slots)
+        if self.once.shape != self.repeated.shape or len(self.slots) != len(self.once):
             raise Refusal(
-                "Copies need a support for each prompt, and responses of one shape; got "
-                f"{list(self.which.shape)}, {list(self.once.shape)} and {list(self.repeated.shape)}."
+                "Copies need places for each prompt, and responses of one shape; got "
+                f"{list(self.slots.shape)}, {list(self.once.shape)} and {list(self.repeated.shape)}."
             )
         for name in ("once", "repeated"):
             if not torch.isfinite(getattr(self, name)).all():
@@ -80,33 +78,48 @@ class Copies:
                     f"The responses to copies ({name}) are not all finite: leave out prompts that failed."
                 )
 
+    @property
+    def count(self) -> int:
+        """How often the support occurs, c."""
+        return self.slots.shape[1]
 
-def with_copies(prompt: Prompt, which: Int[Tensor, " batch"], count: int) -> Prompt:
-    """The prompt with the chosen support of each problem repeated, so that it occurs `count` times; copies are last."""
+
+def check_slots(slots: Int[Tensor, "batch c"]) -> None:
+    """Refuses places of copies that are not at least two for each prompt, all of them different."""
+    if slots.ndim != 2 or slots.shape[1] < 2:
+        raise Refusal(
+            "A repeated support occurs at least twice: give at least two places for each prompt; got "
+            f"{list(slots.shape)}."
+        )
+    if not slots.sort(-1).values.diff(dim=-1).all():
+        raise Refusal("A place of copies is named twice in a prompt: give places that differ.")
+
+
+def with_copies(prompt: Prompt, slots: Int[Tensor, "batch c"]) -> Prompt:
+    """The prompt with copies of a support in the given places, the first of which is its own; all others stay."""
+    check_slots(slots)
     rows = torch.arange(len(prompt))
     phi, y = (
-        torch.cat([part, part[rows, which][:, None].expand(-1, count - 1, -1)], dim=1)
+        part.index_put((rows[:, None], slots), part[rows, slots[:, 0]][:, None].expand(-1, slots.shape[1], -1))
         for part in (prompt.phi, prompt.y)
-    )
+    )  # fmt: skip
     return Prompt(phi, y, prompt.phi_query)
 
 
 def per_copy(
-    influence: Float[Tensor, "*more batch n q"], which: Int[Tensor, " batch"], count: int
+    influence: Float[Tensor, "*more batch k q"], slots: Int[Tensor, "batch c"]
 ) -> Float[Tensor, "*more batch q"]:
     """The mean influence of the copies that `with_copies` made."""
-    last = influence.shape[-2] - count + 1
-    rows = torch.arange(len(which))
-    first = influence[..., rows, which, :]
-    return (first + influence[..., last:, :].sum(-2)) / count
+    rows = torch.arange(len(slots))[:, None]
+    return influence[..., rows, slots, :].mean(-2)
 
 
 def instrument(
-    prompt: Prompt, which: Int[Tensor, " batch"], kernel: Kernel
+    prompt: Prompt, slots: Int[Tensor, "batch c"], kernel: Kernel
 ) -> Float[Tensor, "batch q"]:
     """s: the kernel between the support and each query, less its mean over queries."""
     rows = torch.arange(len(prompt))
-    support = prompt.phi.double()[rows, which][:, None]
+    support = prompt.phi.double()[rows, slots[:, 0]][:, None]
     similar = kernel(support, prompt.phi_query.double())[:, 0]
     return similar - similar.mean(-1, keepdim=True)
 
@@ -118,16 +131,23 @@ class Discount:
     """D of the model."""
     expected: dict[str, float]
     """D of each predictor on the same prompts."""
-    ways: dict[tuple[str, str], Comparison]
+    ways: dict[tuple[str, str], Estimate]
     """From each predictor to each other one: 0 if the first is right, 1 if the other is."""
+    chances: dict[tuple[str, str], float]
+    """The p-value of each way being not above 0."""
     ridge: BestRidge
     """The λ of copies, in units of the mean kernel diagonal."""
 
-    def rejects(self, first: str, other: str) -> bool:
-        """Whether the way from the first predictor to the other has an interval above 0, and a mean beyond its middle."""
-        found = self.ways[first, other].value
-        return (
-            found.mean is not None and found.low is not None and found.low > 0 and found.mean > 0.5
+    def rejects(self, own: str, others: Sequence[str]) -> bool:
+        """Whether copies reject a predictor in favour of one of the others.
+
+        The way to one of them has a mean beyond its middle, and above 0 at `LEVEL`, after Bonferroni's correction for the
+        others. So a predictor that is right is rejected at most that often.
+        """
+        return any(
+            (self.ways[own, other].mean or 0.0) > 0.5
+            and self.chances[own, other] * len(others) <= LEVEL
+            for other in others
         )
 
 
@@ -141,33 +161,28 @@ def find_discount(
     seed: int,
 ) -> Discount:
     """The discount of copies, beside what each predictor says it would be."""
-    if len(copies.which) != len(observations) or copies.once.shape != observations.outputs.shape:
+    if copies.once.shape != observations.outputs.shape:
         raise Refusal(
-            f"Copies of {len(copies.which)} prompts were given for observations of {len(observations)}: give those "
+            f"Copies of {len(copies.slots)} prompts were given for observations of {len(observations)}: give those "
             "of the same prompts and queries."
         )
     prompt = view.prompt(observations)
     unit = diagonal_unit(prompt, view.kernel) if unit is None else unit
-    s = instrument(prompt, copies.which, view.kernel)
+    s = instrument(prompt, copies.slots, view.kernel)
     size = s.square().sum(-1)
     found = torch.stack([(s * part.double()).sum(-1) for part in (copies.repeated, copies.once)], 1)
-    sums = {
-        name: expected_sums(prompt, copies.which, copies.count, s, one)
-        for name, one in predictors.items()
+    sums = {name: expected_sums(prompt, copies.slots, s, one) for name, one in predictors.items()}
+    by_ridge = ridge_sums(prompt, copies.slots, s, view.kernel, unit)
+    ways = {
+        (first, other): way(found, sums[first], sums[other], size)
+        for first, other in permutations(sums, 2)
     }
-    by_ridge = ridge_sums(prompt, copies.which, copies.count, s, view.kernel, unit)
     return Discount(
         copies.count,
         estimate_of(found, ratio_of_means, seed),
         {name: float(one[:, 0].sum() / one[:, 1].sum()) for name, one in sums.items()},
-        {
-            (first, other): compared(
-                f"copies: from {first} to {other}",
-                way(found, sums[first], sums[other], size),
-                seed=seed,
-            )
-            for first, other in permutations(sums, 2)
-        },
+        {pair: estimate(t, seed) for pair, t in ways.items()},
+        {pair: chance_by_signs(t, seed) for pair, t in ways.items()},
         ridge_of_copies(found, by_ridge, size, seed),
     )
 
@@ -203,31 +218,25 @@ def way(
 
 
 def expected_sums(
-    prompt: Prompt,
-    which: Int[Tensor, " batch"],
-    count: int,
-    s: Float[Tensor, "batch q"],
-    predictor: Predictor,
+    prompt: Prompt, slots: Int[Tensor, "batch c"], s: Float[Tensor, "batch q"], predictor: Predictor
 ) -> Float[Tensor, "batch 2"]:
     """Σ_j s·repeated and Σ_j s·once of a predictor."""
-    repeated = per_copy(predictor.influence(with_copies(prompt, which, count)), which, count)
-    once = predictor.influence(prompt)[torch.arange(len(prompt)), which]
+    repeated = per_copy(predictor.influence(with_copies(prompt, slots)), slots)
+    once = predictor.influence(prompt)[torch.arange(len(prompt)), slots[:, 0]]
     return torch.stack([(s * repeated).sum(-1), (s * once).sum(-1)], dim=1)
 
 
 def ridge_sums(
     prompt: Prompt,
-    which: Int[Tensor, " batch"],
-    count: int,
+    slots: Int[Tensor, "batch c"],
     s: Float[Tensor, "batch q"],
     kernel: Kernel,
     unit: float,
 ) -> Float[Tensor, "grid batch 2"]:
     """`expected_sums` of ridge regression with every λ of the grid."""
     ridges = [r * unit for r in RIDGES]
-    extended = ridge_influence(with_copies(prompt, which, count), kernel, ridges)
-    repeated = per_copy(extended, which, count)
-    once = ridge_influence(prompt, kernel, ridges)[:, torch.arange(len(prompt)), which]
+    repeated = per_copy(ridge_influence(with_copies(prompt, slots), kernel, ridges), slots)
+    once = ridge_influence(prompt, kernel, ridges)[:, torch.arange(len(prompt)), slots[:, 0]]
     return torch.stack([(s * repeated).sum(-1), (s * once).sum(-1)], dim=-1)
 
 
@@ -244,8 +253,7 @@ def ridge_of_copies(
 
 def discount_spread(
     prompt: Prompt,
-    which: Int[Tensor, " batch"],
-    count: int,
+    slots: Int[Tensor, "batch c"],
     kernel: Kernel,
     true: Predictor,
     other: Predictor,
@@ -256,9 +264,9 @@ def discount_spread(
     Responses are the true influence plus noise of this standard deviation, independent of each other. `power_of_test` and
     `prompts_needed` take both numbers.
     """
-    s = instrument(prompt, which, kernel)
+    s = instrument(prompt, slots, kernel)
     size = s.square().sum(-1)
-    found, wrong = (expected_sums(prompt, which, count, s, one) for one in (true, other))
+    found, wrong = (expected_sums(prompt, slots, s, one) for one in (true, other))
     t = way(found, wrong, found, size)
     gap = off(found, wrong)
     unit = float((gap.square() / size.clamp(min=1e-300)).mean())

@@ -20,6 +20,8 @@ from torch import Tensor
 
 from ridgeformer.statistics import Estimate, chance, estimate, estimate_of
 
+LEVEL = 0.05
+"""The level at which claims hold, and at which copies reject them."""
 NOTHING = 1e-9
 """Interactions smaller than this part of the influence are round-off."""
 
@@ -100,6 +102,11 @@ class Comparison:
     @property
     def above(self) -> bool:
         return self.value.mean is not None and self.value.mean > 0
+
+    @property
+    def one_sided(self) -> float:
+        """The p-value of "not above 0"."""
+        return self.chance / 2 if self.above else 1 - self.chance / 2
 
 
 def compared(name: str, values: Float[Tensor, " batch"], *, seed: int) -> Comparison:

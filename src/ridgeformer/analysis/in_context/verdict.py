@@ -20,9 +20,11 @@ The first claim in this order that holds is the verdict, with these exceptions, 
 interval that reaches ∞, or that agrees worse than the attention of the best head, where that is given; and recency where ridge
 regression, similarity or neighbours agree at all. It cannot be told either if no claim holds.
 
-Where copies were measured, they have a veto. A kind is rejected by copies if for each of its members there is a member of another kind,
-the way to which (`copies`) has an interval above 0 and a mean beyond its middle. If the kind that would be named is rejected, the two tests
-disagree, and it cannot be told. Similarity has three members; against it, ridge regression is that with the smaller λ.
+Where copies were measured, they have a veto, which is a test of its own. A member of a kind is rejected by copies if for one of the m members
+of other kinds, the way to which (`copies`) has a mean beyond its middle, the p-value of "not above 0" by changes of signs, with one side, times m
+is at most .05. A kind is rejected if all of its members are, so that one whose member is right is rejected at most once in twenty. If
+the kind that would be named is rejected, the two tests disagree, and it cannot be told. Similarity has three members; against it, ridge
+regression is that with the smaller λ.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ from ridgeformer.analysis.in_context.choice import (
 )
 from ridgeformer.analysis.in_context.copies import Copies, Discount, find_discount
 from ridgeformer.analysis.in_context.influence import (
+    LEVEL,
     Comparison,
     Shares,
     compared,
@@ -56,7 +59,6 @@ from ridgeformer.analysis.in_context.ridge_profile import RidgeProfile, find_rid
 from ridgeformer.statistics import Estimate, estimate, holm
 from ridgeformer.types import Refusal
 
-LEVEL = 0.05
 FEWEST_PROMPTS = 4
 
 Kind = Literal["kernel ridge regression", "similarity", "neighbours", "recency", "cannot be told"]
@@ -128,7 +130,7 @@ class Verdict:
                 "discount": asdict(discount.ratio),
                 "expected": dict(discount.expected),
                 "ways": [
-                    {"from": first, "to": other, **asdict(way.value)}
+                    {"from": first, "to": other, "p": discount.chances[first, other], **asdict(way)}
                     for (first, other), way in discount.ways.items()
                 ],
                 "λ": discount.ridge.to_dict(),
@@ -194,18 +196,13 @@ def all_claims(
         ),
     }
     chances = {
-        kind: max(directed(part) for part in each)
+        kind: max(part.one_sided for part in each)
         if kind != "recency"
-        else min(1.0, 2 * min(directed(part) for part in each))
+        else min(1.0, 2 * min(part.one_sided for part in each))
         for kind, each in found.items()
     }
     corrected = dict(zip(chances, holm(list(chances.values())), strict=True))
     return {kind: Claim(each, chances[kind], corrected[kind]) for kind, each in found.items()}
-
-
-def directed(part: Comparison) -> float:
-    """The p-value of "not above 0"."""
-    return part.chance / 2 if part.above else 1 - part.chance / 2
 
 
 def ruled(
@@ -241,7 +238,7 @@ def ruled(
             f"{least(claims['neighbours']):.2g} at least"
         )
     three = [claims[k].parts[0] for k in ("kernel ridge regression", "similarity", "neighbours")]
-    agrees = [part.name for part in three if len(three) * directed(part) <= LEVEL]
+    agrees = [part.name for part in three if len(three) * part.one_sided <= LEVEL]
     if agrees:
         return (
             "cannot be told",
@@ -274,7 +271,7 @@ def after_copies(kind: Kind, why: str, discount: Discount) -> tuple[Kind, str]:
         return kind, why
     members, others = RIVALS[kind]
     said = f"a support that comes {discount.count} times counts {found:.2f} as much each time"
-    if all(any(discount.rejects(own, other) for other in others) for own in members):
+    if all(discount.rejects(own, others) for own in members):
         nearest = min(others, key=lambda name: abs(expected[name] - found))
         return "cannot be told", (
             f"influence says {kind}, but {said}, where {members[0]} says {expected[members[0]]:.2f} and {nearest} "

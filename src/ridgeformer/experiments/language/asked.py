@@ -19,7 +19,7 @@ from ridgeformer.tasks.learnable import generator_of
 from ridgeformer.transformer.storage import file_hash
 from ridgeformer.types import Refusal
 
-METHOD = 1
+METHOD = 2
 """Counted up when a change of the method makes old answers worthless."""
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ridgeformer.analysis.in_context import Copies, Observations
 from ridgeformer.experiments.jobs import Result
 from ridgeformer.experiments.language.asked import joined, loaded, untrained
-from ridgeformer.experiments.language.words import COPIES, LABELS, WordPrompt, stacked
+from ridgeformer.experiments.language.words import LABELS, WordPrompt, stacked
 from ridgeformer.language import LanguageModel, isolated_states, prompts
 
 WEIGHTS = 0
@@ -30,6 +30,8 @@ class Seen:
     """Similarities of states in context, which may hold the answer."""
     together: Float[Tensor, "batch n q"]
     """What several flips at once do, for each of the numbers in `TOGETHER`."""
+    flipped: Bool[Tensor, "batch n k"]
+    """Which labels those are."""
 
 
 def gathered(tasks: Sequence[WordPrompt], results: list[Result]) -> Seen:
@@ -55,7 +57,6 @@ def gathered(tasks: Sequence[WordPrompt], results: list[Result]) -> Seen:
             truth=2.0 * problems.query_targets - 1.0,
         )
 
-    which = parts["which"][:, 0].long()
     trained = observed(loaded(first.directory))
     attention = parts["attention"].transpose(0, 1)
     # A head that does not see the labels at all from some query is no smoother.
@@ -63,7 +64,8 @@ def gathered(tasks: Sequence[WordPrompt], results: list[Result]) -> Seen:
     return Seen(
         replace(trained, attention=attention),
         observed(untrained(first.directory, WEIGHTS)),
-        Copies(which, COPIES, parts["once"], parts["repeated"]),
+        Copies(parts["slots"].long(), parts["once"], parts["repeated"]),
         parts["in context"].transpose(0, 1),
         parts["together"],
+        parts["flipped together"].bool(),
     )

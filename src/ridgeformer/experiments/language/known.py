@@ -22,7 +22,7 @@ from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
 from ridgeformer.models import Reading, Subject, subject, zoo
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import GaussianProcess, LearnableTask, LinearRegression, Prompt
-from ridgeformer.tasks.learnable import generator_of
+from ridgeformer.tasks.learnable import generator_of, uniform
 
 COPIES = 3
 PROMPTS = 25
@@ -63,35 +63,25 @@ class Answer:
         """
         discount = self.verdict.discount
         assert discount is not None
-        if all(discount.rejects(one, RIDGE) for one in SIMILARITIES):
+        if all(discount.rejects(one, [RIDGE]) for one in SIMILARITIES):
             return "kernel ridge regression"
-        if any(discount.rejects(SMALL_RIDGE, one) for one in SIMILARITIES):
+        if discount.rejects(SMALL_RIDGE, SIMILARITIES):
             return "similarity"
         return "cannot be told"
 
 
 def ask(known: Known, *, prompts: int = PROMPTS, seed: int = 0) -> Answer:
-    """Chooses on prompts of the seed, and judges on those of the next one, with a support of each repeated.
-
-    Prompts lack as many supports of the task's as copies are added, so that no model sees more than it was made for.
-    """
+    """Chooses on prompts of the seed, and judges on those of the next one, with a support of each repeated."""
     model = known.make()
-    first, second = (
-        without_last(known.task.draw(prompts, s), COPIES - 1) for s in (seed, seed + 1)
-    )
+    first, second = (known.task.draw(prompts, s) for s in (seed, seed + 1))
     choice = choose(observe(model, first, seed=seed), [View(known.kernel)])
     observed = observe(model, second, seed=seed + 1)
-    which = torch.randint(second.supports, (prompts,), generator=generator_of(seed, 0xC0))
-    copies = repeat_supports(model, second, which, COPIES)
+    order = uniform(generator_of(seed, 0xC0), prompts, second.supports).argsort(-1)
+    copies = repeat_supports(model, second, order[:, :COPIES])
     verdict = judge(choice, observed, copies, seed=seed)
     assert verdict.discount is not None
     found, of_copies = verdict.profile.best, verdict.discount.ridge
     return Answer(known, verdict, found.times(choice.unit), of_copies.times(choice.unit))
-
-
-def without_last(prompt: Prompt, count: int) -> Prompt:
-    kept = prompt.supports - count
-    return Prompt(prompt.phi[:, :kept], prompt.y[:, :kept], prompt.phi_query)
 
 
 def linear(features: int, supports: int, noise: float, condition: float = 10.0) -> LinearRegression:

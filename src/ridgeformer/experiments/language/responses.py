@@ -40,29 +40,24 @@ def observe(
 def repeat_supports(
     subject: Subject,
     prompt: Prompt,
-    which: Int[Tensor, " batch"],
-    count: int,
+    slots: Int[Tensor, "batch c"],
     *,
     change: float | None = None,
 ) -> Copies:
-    """The response per copy when a support of each prompt occurs `count` times: all copies are changed together."""
+    """The response per copy when copies of a support of each prompt stand in the given places, the first of which is its own.
+
+    All copies are changed together.
+    """
     check_one_output(prompt)
     step = size_of(prompt) if change is None else change
 
-    def response(extended: Prompt, copies: Tensor) -> Tensor:
-        raised = Prompt(
-            extended.phi, extended.y + step * copies[..., None].to(prompt.y), extended.phi_query
-        )
-        return (answers(subject, raised) - answers(subject, extended)) / step
+    def response(of: Prompt, places: Int[Tensor, "batch n"]) -> Float[Tensor, "batch q"]:
+        changed = torch.nn.functional.one_hot(places, of.supports).sum(1)[..., None]
+        raised = Prompt(of.phi, of.y + step * changed.to(of.y), of.phi_query)
+        return (answers(subject, raised) - answers(subject, of)) / step
 
-    one = torch.nn.functional.one_hot(which, prompt.supports)
-    added = torch.ones(len(prompt), count - 1)
-    return Copies(
-        which,
-        count,
-        response(prompt, one),
-        response(with_copies(prompt, which, count), torch.cat([one, added], dim=1)) / count,
-    )
+    repeated = response(with_copies(prompt, slots), slots) / slots.shape[1]
+    return Copies(slots, response(prompt, slots[:, :1]), repeated)
 
 
 def answers(subject: Subject, prompt: Prompt) -> Float[Tensor, "batch q"]:

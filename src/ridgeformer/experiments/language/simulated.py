@@ -164,7 +164,7 @@ def simulate(
     seed: int,
     noise_seed: int = 0,
 ) -> tuple[Observations, Copies]:
-    """What the instrument sees of a learner, on prompts of random words with random labels.
+    """What the instrument sees of a learner, on prompts of random words with random labels, and of as many copies of a support.
 
     The noise of features is drawn by `noise_seed`, so that prompts of two seeds have the same.
     """
@@ -176,26 +176,36 @@ def simulate(
     drawn = uniform(generator, prompts, len(words)).argsort(-1)
     chosen, asked = drawn[:, :supports], drawn[:, supports : supports + queries]
     y = 2.0 * (uniform(generator, prompts, supports) < 0.5).double() - 1.0
-    which = torch.randint(supports, (prompts,), generator=generator)
+    slots = uniform(generator, prompts, supports).argsort(-1)[:, :copies]
     own = seen_as(words, chosen, asked, y)
     prompt = VIEW.prompt(own)
     predictor = learner.predictor(prompt, words)
-    rising = 1 + noise.places * rising_evenly(supports)
-    gain = (noise.gains * normal(generator, prompts, queries)).exp()
-    influence = predictor.influence(prompt) * rising[:, None] * gain[:, None, :]
-    extended = predictor.influence(with_copies(prompt, which, copies))
-    repeated = per_copy(extended, which, copies) * rising[which][:, None] * gain
+    both = [predictor.influence(one) for one in (prompt, with_copies(prompt, slots))]
+    influence, of_copies = weighed(torch.stack(both), noise.places, noise.gains, generator)
+    repeated = per_copy(of_copies, slots)
     spread = response_noise(influence, noise.ceiling)
     size = float(interactions(influence).std())
     influence = influence + noise.recency * size * (rising_evenly(supports)[:, None] + 1)
     influence = influence + spread * normal(generator, prompts, supports, queries)
     repeated = repeated + spread * normal(generator, prompts, queries)
-    once = influence[torch.arange(prompts), which]
+    once = influence[torch.arange(prompts), slots[:, 0]]
     outputs = torch.einsum("bkq,bk->bq", influence, y)
     apart = (words - words.mean(0)).square().mean().sqrt()
     seen = words + noise.features * apart * normal(generator_of(noise_seed, 0x82), *words.shape)
     observed = seen_as(seen, chosen, asked, y, outputs, influence, seed)
-    return observed, Copies(which, copies, once, repeated)
+    return observed, Copies(slots, once, repeated)
+
+
+def weighed(
+    influence: Float[Tensor, "*more batch k q"],
+    places: float,
+    gains: float,
+    generator: torch.Generator,
+) -> Float[Tensor, "*more batch k q"]:
+    """The influence with places that count more, and queries that answer more strongly, the same for all of `more`."""
+    batch, k, q = influence.shape[-3:]
+    gain = (gains * normal(generator, batch, 1, q)).exp()
+    return influence * (1 + places * rising_evenly(k))[:, None] * gain
 
 
 def rising_evenly(supports: int) -> Float[Tensor, " k"]:

@@ -24,7 +24,7 @@ from ridgeformer.experiments.language import drift, numbers, styles, told
 from ridgeformer.experiments.language.asked import METHOD, fingerprint, loaded
 from ridgeformer.experiments.language.gathered import WEIGHTS, gathered
 from ridgeformer.experiments.language.lm_page import page_of
-from ridgeformer.experiments.language.words import COPIES, LABELS, WordPrompt
+from ridgeformer.experiments.language.words import COPIES, LABELS, QUERIES, WordPrompt
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.language import LANGUAGE_TASKS, LanguageTask, default_directory
 from ridgeformer.language.tasks import NumericTask
@@ -109,11 +109,12 @@ def study_language(
 
 
 def chosen_tasks(names: Sequence[str]) -> list[LanguageTask]:
-    """The named tasks with their own settings, or those of the default study."""
+    """The named tasks, or those of the default study, with their own settings but for the queries of words."""
     chosen = list(names) or [*WORD_TASKS, *NUMBER_TASKS]
     if twice := [name for name in chosen if chosen.count(name) > 1]:
         raise Refusal(f"The task {twice[0]!r} is named twice: name each once.")
-    return [LANGUAGE_TASKS.find(name)() for name in chosen]
+    kinds = [LANGUAGE_TASKS.find(name) for name in chosen]
+    return [kind() if issubclass(kind, NumericTask) else kind(queries=QUERIES) for kind in kinds]
 
 
 def word_jobs(
@@ -132,8 +133,8 @@ def described(directory: str, known: str, seed: int) -> dict[str, Any]:
         },
         "method": METHOD, "labels": LABELS, "copies": COPIES, "seed of choices": seed,
         "seed of numbers": seed + 1, "seed of untrained weights": WEIGHTS,
-        "supports of words": LanguageTask.supports, "queries": LanguageTask.queries,
-        "supports of numbers": list(numbers.SIZES),
+        "supports of words": LanguageTask.supports, "queries of words": QUERIES,
+        "supports of numbers": list(numbers.SIZES), "queries of numbers": NumericTask.queries,
     }  # fmt: skip
 
 

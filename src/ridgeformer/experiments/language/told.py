@@ -28,7 +28,8 @@ from ridgeformer.analysis.in_context import (
     standard_views,
 )
 from ridgeformer.analysis.in_context.choice import ATTENTION, RIDGE, SIMILARITY, SMALL_RIDGE
-from ridgeformer.analysis.in_context.verdict import CONTROL, LEVEL, Kind
+from ridgeformer.analysis.in_context.influence import LEVEL
+from ridgeformer.analysis.in_context.verdict import CONTROL, Kind
 from ridgeformer.experiments.finding import Collector
 from ridgeformer.experiments.language import outputs
 from ridgeformer.experiments.language.gathered import Seen
@@ -98,9 +99,11 @@ def tell(task: str, first: Seen, second: Seen, out: Collector) -> Told:
         second.trained, {n: p.predict(prompt)[..., 0] for n, p in predictors.items()}, out
     )
     add_copies(verdict, out)
-    for n, joint in zip(TOGETHER, second.together.unbind(1), strict=True):
-        flips = -2.0 * second.trained.targets[:, :n, None] * found[:, :n]
-        out.add("additivity", "flips", additivity_of_changes(joint, flips, seed=out.seed), flips=n)
+    flips = -2.0 * second.trained.targets[..., None] * found
+    for at, n in enumerate(TOGETHER):
+        of_these = flips * second.flipped[:, at, :, None]
+        added = additivity_of_changes(second.together[:, at], of_these, seed=out.seed)
+        out.add("additivity", "flips", added, flips=n)
     for part in ("common", "supports", "queries", "interactions"):
         out.add("share", part, getattr(verdict.shares, part))
     return Told(task, choice, verdict, difference)

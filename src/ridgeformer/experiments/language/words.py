@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ridgeformer.experiments.jobs import Result
@@ -27,10 +27,12 @@ from ridgeformer.language import (
 )
 from ridgeformer.tasks.learnable import generator_of
 
+QUERIES = 12
+"""More than language tasks have by themselves: a query costs little beside the supports, and power grows with queries."""
 COPIES = 3
-"""How often one support of a prompt is repeated."""
+"""How often one support of a prompt occurs when it is repeated, in the place of others."""
 TOGETHER = (2, 6)
-"""So many labels are flipped at once, besides one by one."""
+"""So many labels, of supports that are drawn for each prompt, are flipped at once, besides one by one."""
 LABELS = "A/B"
 NOTHING = 1e-6
 """A centred state shorter than this part of the longest is round-off."""
@@ -59,39 +61,44 @@ class WordPrompt:
     def run(self) -> Result:
         model = loaded(self.directory)
         (prompt,) = prompts(model, self.task, self.problem(), LABELS)
-        return {
-            name: packed(part) for name, part in answers(model, prompt, self.repeated()).items()
-        }
+        found = answers(model, prompt, *self.at_random())
+        return {name: packed(part) for name, part in found.items()}
 
-    def repeated(self) -> int:
-        """The support that is repeated."""
-        generator = generator_of(self.seed, 0xC0, self.number)
-        return int(torch.randint(self.task.supports, (1,), generator=generator))
+    def at_random(self) -> tuple[Int[Tensor, " c"], Bool[Tensor, "n k"]]:
+        """The places of copies, that of the support itself first, and which labels are flipped together."""
+        generator, k = generator_of(self.seed, 0xC0, self.number), self.task.supports
+        slots = torch.randperm(k, generator=generator)[:COPIES]
+        order = torch.randperm(k, generator=generator)
+        return slots, torch.stack([order < n for n in TOGETHER])
 
 
-def answers(model: LanguageModel, prompt: TokenPrompt, which: int) -> dict[str, Tensor]:
-    """All that is kept of one prompt; `which` is the support that is repeated."""
-    k = prompt.supports
+def answers(
+    model: LanguageModel,
+    prompt: TokenPrompt,
+    slots: Int[Tensor, " c"],
+    together: Bool[Tensor, "n k"],
+) -> dict[str, Tensor]:
+    """All that is kept of one prompt, with copies in these places, and these labels flipped at once."""
+    k, which = prompt.supports, int(slots[0])
     own = torch.tensor(prompt.answers)
-    several = [torch.arange(k) < min(n, k) for n in TOGETHER]
-    flipped = torch.stack([torch.zeros(k, dtype=torch.bool), *torch.eye(k, dtype=torch.bool), *several])  # fmt: skip
+    alone = torch.eye(k + 1, k, dtype=torch.bool).roll(1, 0)  # none, and then each
+    flipped = torch.cat([alone, together])
     said = log_odds(changed_answers(model, prompt, torch.where(flipped, 1 - own, own)))
     moved = (said[1 : k + 1] - said[0]) / change(own)[:, None]
-    # Copies stand last, as in `with_copies`.
-    order = [*range(k), *[which] * (COPIES - 1)]
-    extended = prompt.with_supports(order)
-    labels = torch.tensor(extended.answers)
-    copies = torch.tensor([i == which for i in order])
-    changed = torch.stack([labels, torch.where(copies, 1 - labels, labels)])
-    both = log_odds(changed_answers(model, extended, changed))
+    order = torch.arange(k).index_fill(0, slots, which)
+    repeated = prompt.with_supports(order.tolist())
+    labels = own[order]
+    changed = torch.stack([labels, torch.where(order == which, 1 - labels, labels)])
+    both = log_odds(changed_answers(model, repeated, changed))
     seen = read(model, [prompt])
     return {
         "outputs": said[0],
         "influence": moved,
         "together": said[k + 1 :] - said[0],
-        "which": torch.tensor([which]),
+        "flipped together": together,
+        "slots": slots,
         "once": moved[which],
-        "repeated": (both[1] - both[0]) / change(own[which]) / COPIES,
+        "repeated": (both[1] - both[0]) / change(own[which]) / len(slots),
         "attention": seen.attention[0].permute(1, 2, 3, 0).flatten(0, 1),
         "in context": centred_cosines(
             seen.support_states[0].transpose(0, 1), seen.query_states[0].transpose(0, 1)
