@@ -58,6 +58,9 @@ def test_the_study_writes_numbers_with_intervals_and_a_page(study):
             assert number.prompts == 4
     for k in numbers.SIZES:
         assert finding.get("RMSE", "language model", task="linear", supports=k).mean > 0
+        assert finding.get("RMSE", "ridge on states", task="linear", supports=k).mean > 0
+        fixed = written["settings"]["choices of numbers"]["linear"][str(k)]
+        assert {"layer", "λ", "views"} <= fixed["trained"].keys() & fixed["untrained"].keys()
     page = (out / "index.html").read_text()
     assert finding.settings["verdict"] in page
     assert "Layer by layer" in page

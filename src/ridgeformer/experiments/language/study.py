@@ -81,12 +81,15 @@ def study_language(
             first, second = (gathered(part, [results[job] for job in part]) for part in parts)
             heard.append(told.tell(name, first, second, collected))
             seen[name] = second
-        for own in of_numbers.values():
-            numbers.score(own, [results[job] for job in own], collected)
+        fixed = {
+            name: numbers.score(own, [results[job] for job in own], collected)
+            for name, own in of_numbers.items()
+        }
     settings = {
         **described(directory, known, seed),
         "words": list(of_words),
         "numbers": list(of_numbers),
+        "choices of numbers": fixed,
         **(told.settings_of(heard, seen) if heard else {}),
     }
     measures = {**told.MEASURES, **numbers.MEASURES}
@@ -124,7 +127,7 @@ def described(directory: str, known: str, seed: int) -> dict[str, Any]:
         "method": METHOD, "labels": LABELS, "copies": COPIES, "seed of choices": seed,
         "seed of numbers": seed + 1, "seed of untrained weights": WEIGHTS,
         "supports of words": LanguageTask.supports, "queries": LanguageTask.queries,
-        "supports of numbers": list(numbers.SIZES),
+        "supports of numbers": list(numbers.SIZES), "supports that are followed": list(numbers.FOLLOWED),
     }  # fmt: skip
 
 

@@ -71,9 +71,13 @@ class Told:
 
 def views_of(observations: Observations) -> list[View]:
     """The cosine, centred by prompt and not, and the RBF, at layers that are evenly spaced."""
-    step = -(-observations.layers // MOST_LAYERS)
-    layers = range(0, observations.layers, step)
+    layers = spaced(observations.layers)
     return [v for v in standard_views(observations, layers) if v.unit or v.kernel.name != "linear"]
+
+
+def spaced(layers: int) -> range:
+    """The layers that are tried, of so many."""
+    return range(0, layers, -(-layers // MOST_LAYERS))
 
 
 def tell(task: str, first: Seen, second: Seen, out: Collector) -> Told:

@@ -1,0 +1,113 @@
+"""The part of the page about written numbers."""
+
+from __future__ import annotations
+
+from ridgeformer.experiments import finding as f
+from ridgeformer.experiments.language.page_parts import PROSE, methods_of, panels
+from ridgeformer.experiments.wording import CONTROL, line, plain, spread
+
+MODEL, MEAN, UNTRAINED = "language model", "mean", "ridge on states, untrained"
+RIDGE = "ridge on states"
+GREY = {MEAN: CONTROL, UNTRAINED: "#c9ced6"}
+"""The colours of controls."""
+
+
+def sections_of(finding: f.Finding) -> list[f.Section]:
+    s = finding.settings
+    return [
+        PROSE.section(
+            "numbers", curves(finding), error_table(finding), answers_table(finding), s=s,
+            known=known_to_states(finding),
+        ),
+        PROSE.section("followed", *followed_tables(finding), s=s),
+        PROSE.section("number_choices", choice_table(finding), s=s),
+    ]  # fmt: skip
+
+
+def terminal(finding: f.Finding) -> dict[str, f.Table]:
+    return {"Error of expected numbers": narrow_table(finding)}
+
+
+def curves(finding: f.Finding) -> f.Figure:
+    found = []
+    for task in finding.settings["numbers"]:
+        lines = []
+        for name in methods_of(finding, "RMSE"):
+            along = finding.select("RMSE", name, task=task)
+            sizes = [float(n.setting["supports"]) for n in along]
+            dash = "dash" if "states" in name else ""
+            wide = 4.0 if name == MODEL else 2.5
+            lines.append(line(name, sizes, along, GREY.get(name, ""), width=wide, dash=dash))
+        axes = f.Axes("supports", "RMSE", log_x=True, x_ticks=finding.settings["supports of numbers"])  # fmt: skip
+        found.append(f.Panel(task, lines, axes))
+    return f.Figure(panels(found))
+
+
+def error_table(finding: f.Finding) -> f.Table:
+    tasks = finding.settings["numbers"]
+    rows = [
+        [str(k), name, *(spread(finding.get("RMSE", name, task=t, supports=k)) for t in tasks)]
+        for k in finding.settings["supports of numbers"]
+        for name in methods_of(finding, "RMSE")
+    ]
+    return f.Table(["supports", "RMSE", *tasks], rows, words=2)
+
+
+def narrow_table(finding: f.Finding) -> f.Table:
+    """The errors with most supports, one row for each task."""
+    k = finding.settings["supports of numbers"][-1]
+    methods = methods_of(finding, "RMSE")
+    rows = []
+    for task in finding.settings["numbers"]:
+        numbers = [finding.get("RMSE", name, task=task, supports=k) for name in methods]
+        shown = [spread(n) if n.method == MODEL else plain(n.value) for n in numbers]
+        rows.append([task, str(k), *shown])
+    return f.Table(["task", "supports", *methods], rows)
+
+
+def answers_table(finding: f.Finding) -> f.Table:
+    rows = []
+    for task in finding.settings["numbers"]:
+        for k in finding.settings["supports of numbers"]:
+            where = {"task": task, "supports": k}
+            found = [finding.get(m, MODEL, **where) for m in ("unparseable", "mass", "RMSE over the mean's")]  # fmt: skip
+            rows.append([task, str(k), *map(spread, found)])
+    header = ["task", "supports", "unparseable greedy answers", "probability of a number", "RMSE over the mean's"]  # fmt: skip
+    return f.Table(header, rows)
+
+
+def known_to_states(finding: f.Finding) -> dict[str, list[str]]:
+    """The tasks in which ridge regression on states errs less than the model, by an interval, and more."""
+    k = finding.settings["supports of numbers"][-1]
+    found: dict[str, list[str]] = {"less": [], "more": [], "neither": []}
+    for task in finding.settings["numbers"]:
+        low, high = finding.get("RMSE over the model's", RIDGE, task=task, supports=k).ends
+        found["less" if high < 1 else "more" if low > 1 else "neither"].append(task)
+    return found
+
+
+def followed_tables(finding: f.Finding) -> list[f.Table]:
+    """Whether answers follow each predictor: in what they are off, and in what the truth does not explain."""
+    tasks = finding.settings["numbers"]
+    tables = []
+    for measure, title in (("errors", "errors"), ("answers given truth", "given the truth")):
+        rows = [
+            [str(k), name, *(spread(finding.get(measure, name, task=t, supports=k)) for t in tasks)]
+            for k in finding.settings["supports that are followed"]
+            for name in methods_of(finding, measure)
+            if name != MEAN or measure == "errors"  # A constant follows nothing.
+        ]
+        tables.append(f.Table(["supports", title, *tasks], rows, words=2))
+    return tables
+
+
+def choice_table(finding: f.Finding) -> f.Table:
+    rows = []
+    for task, sizes in finding.settings["choices of numbers"].items():
+        for k, both in sizes.items():
+            for weights, c in both.items():
+                numbers = [f"{c['λ']:.2g}", f"{c['temperature']:.2g}", str(c["views tried"])]
+                rows.append([task, k, weights, *c["views"].values(), *numbers])
+    some = next(iter(next(iter(finding.settings["choices of numbers"].values())).values()))
+    header = ["task", "supports", "weights", *some["trained"]["views"], "λ", "temperature", "views tried"]  # fmt: skip
+    return f.Table(header, rows, words=6)
