@@ -11,7 +11,7 @@ from tiny_language import save_tiny, tiny_model
 from ridgeformer.analysis.in_context import Copies
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.jobs import Store
-from ridgeformer.experiments.language import numbers, told
+from ridgeformer.experiments.language import number_formats, number_influence, numbers, told
 from ridgeformer.experiments.language.asked import drawn, fingerprint, packed, unpacked
 from ridgeformer.experiments.language.gathered import Seen, gathered
 from ridgeformer.experiments.language.lm_page import page_of
@@ -26,13 +26,22 @@ from ridgeformer.experiments.language.simulated import (
 from ridgeformer.experiments.language.study import study_language, word_jobs
 from ridgeformer.experiments.language.words import COPIES, TOGETHER, answers, centred_cosines
 from ridgeformer.experiments.page import render
-from ridgeformer.language import LANGUAGE_TASKS, label_flips, log_odds, prompts, scores
+from ridgeformer.language import FORMATS, LANGUAGE_TASKS, label_flips, log_odds, prompts, scores
 from ridgeformer.types import Refusal
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     return save_tiny(tmp_path_factory.mktemp("tiny"), seed=5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    """Fewer supports and prompts of numbers, which a test of the whole does not need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(number_influence, "SUPPORTS", 5)
+        patch.setattr(number_formats, "PROMPTS", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +72,20 @@ def test_the_study_writes_numbers_with_intervals_and_a_page(study):
         assert {"layer", "λ", "views"} <= fixed["trained"].keys() & fixed["untrained"].keys()
     page = (out / "index.html").read_text()
     assert finding.settings["verdict"] in page
+    changed = written["settings"]["changed targets"]
+    assert changed["verdict"] in page
+    assert (
+        {"linear, states", "linear, inputs"}
+        == changed["verdicts"].keys()
+        == changed["choices"].keys()
+    )
+    for features in ("states", "inputs"):
+        number = finding.get("agreement of targets", "similarity", task="linear", features=features)
+        assert number.low <= number.mean <= number.high
+    for name in FORMATS:
+        assert name in page
+        found = finding.get("RMSE over the mean's, by format", "language model", format=name)
+        assert found.mean > 0
     assert "Layer by layer" in page
 
 
@@ -75,10 +98,11 @@ def test_the_same_command_asks_nothing_twice_and_finds_the_same(study, monkeypat
 
     monkeypatch.setattr("ridgeformer.experiments.language.words.answers", asked)
     monkeypatch.setattr("ridgeformer.experiments.language.numbers.number_answers", asked)
+    monkeypatch.setattr("ridgeformer.experiments.language.number_influence.target_changes", asked)
     said = []
     store = Store(out / "tasks", say=said.append)
     study_language(["animal-tool", "random-labels", "linear"], out, model=directory, prompts=4, seed=3, store=store)  # fmt: skip
-    assert said == [f"28 of 28 results are kept in {out / 'tasks'} already."]
+    assert said == [f"42 of 42 results are kept in {out / 'tasks'} already."]
     assert (out / "findings.json").read_bytes() == before
 
 

@@ -156,10 +156,17 @@ def one_neighbour(states: NumberStates, view: View) -> Tried:
 
 
 def states_of(
-    directory: str, weights: int | None, task: NumericTask, problems: Problems
+    directory: str,
+    weights: int | None,
+    task: NumericTask,
+    problems: Problems,
+    layers: Sequence[int] | None = None,
 ) -> NumberStates:
-    """Problems as states of a model, or of one with untrained `weights` of that seed."""
-    layers = tuple(spaced(loaded(directory).layers + 1))
+    """Problems as states of a model, or of one with untrained `weights` of that seed.
+
+    Layers are evenly spaced, unless they are named.
+    """
+    layers = tuple(spaced(loaded(directory).layers + 1) if layers is None else layers)
     texts = dict.fromkeys(t for row in (*problems.inputs, *problems.queries) for t in row)
     if task.dimensions == 1:  # All numbers of the format are few, and serve every task.
         texts = dict.fromkeys(task.number_format().texts())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ridgeformer.experiments import finding as f
+from ridgeformer.experiments.language import targets_page
 from ridgeformer.experiments.language.page_parts import PROSE, methods_of, panels
 from ridgeformer.experiments.wording import CONTROL, line, plain, spread
 
@@ -14,14 +15,17 @@ GREY = {MEAN: CONTROL, UNTRAINED: "#c9ced6"}
 
 def sections_of(finding: f.Finding) -> list[f.Section]:
     s = finding.settings
-    return [
+    sections = [
         PROSE.section(
             "numbers", curves(finding), error_table(finding), answers_table(finding), s=s,
             known=known_to_states(finding),
         ),
         PROSE.section("followed", *followed_tables(finding), s=s),
-        PROSE.section("number_choices", choice_table(finding), s=s),
+        *targets_page.sections_of(finding),
     ]  # fmt: skip
+    if s["formats"]["written"]:
+        sections.append(PROSE.section("formats", format_table(finding), s=s, w=s["formats"]))
+    return [*sections, PROSE.section("number_choices", choice_table(finding), s=s)]
 
 
 def terminal(finding: f.Finding) -> dict[str, f.Table]:
@@ -56,13 +60,13 @@ def error_table(finding: f.Finding) -> f.Table:
 def narrow_table(finding: f.Finding) -> f.Table:
     """The errors with most supports, one row for each task."""
     k = finding.settings["supports of numbers"][-1]
-    methods = methods_of(finding, "RMSE")
+    methods = [MODEL, MEAN, "1-NN", "GP", RIDGE, UNTRAINED]
     rows = []
     for task in finding.settings["numbers"]:
         numbers = [finding.get("RMSE", name, task=task, supports=k) for name in methods]
         shown = [spread(n) if n.method == MODEL else plain(n.value) for n in numbers]
-        rows.append([task, str(k), *shown])
-    return f.Table(["task", "supports", *methods], rows)
+        rows.append([f"{task}, k = {k}", *shown])
+    return f.Table(["task", *methods], rows)
 
 
 def answers_table(finding: f.Finding) -> f.Table:
@@ -111,3 +115,26 @@ def choice_table(finding: f.Finding) -> f.Table:
     some = next(iter(next(iter(finding.settings["choices of numbers"].values())).values()))
     header = ["task", "supports", "weights", *some["trained"]["views"], "λ", "temperature", "views tried"]  # fmt: skip
     return f.Table(header, rows, words=6)
+
+
+def format_table(finding: f.Finding) -> f.Table:
+    s = finding.settings["formats"]
+    rows = []
+    for name, facts in s["written"].items():
+        values = [
+            spread(finding.get(f"{measure}, by format", who, format=name))
+            for measure, who in (
+                ("unparseable", MODEL),
+                ("mass", MODEL),
+                ("RMSE over the mean's", MODEL),
+                ("RMSE over the mean's", "1-NN"),
+            )
+        ]
+        apart = "yes" if facts["digits apart"] else "no"
+        tokens = [str(facts["tokens"]), apart, str(facts["tokens of a prompt"])]
+        rows.append([name, facts["numbers"], *tokens, *values])
+    header = [
+        "format", "numbers", "tokens", "digits apart", "tokens of a prompt", "unparseable greedy answers",
+        "probability of a number", "RMSE over the mean's", "1-NN's",
+    ]  # fmt: skip
+    return f.Table(header, rows, words=2)

@@ -20,10 +20,11 @@ from rich.progress import (
 from ridgeformer.analysis.in_context.verdict import FEWEST_PROMPTS
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.jobs import HERE, Store, Task, Where, one_thread, run_all
-from ridgeformer.experiments.language import numbers, told
+from ridgeformer.experiments.language import number_part, told
 from ridgeformer.experiments.language.asked import METHOD, fingerprint, loaded
 from ridgeformer.experiments.language.gathered import WEIGHTS, gathered
 from ridgeformer.experiments.language.lm_page import page_of
+from ridgeformer.experiments.language.number_part import NumberPart
 from ridgeformer.experiments.language.words import COPIES, LABELS, WordPrompt
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.language import LANGUAGE_TASKS, LanguageTask, default_directory
@@ -68,10 +69,8 @@ def study_language(
         t.name: [word_jobs(directory, known, t, prompts, s) for s in (seed, seed + 1)]
         for t in verbal
     }
-    of_numbers = {
-        t.name: numbers.number_prompts_of(directory, known, t, prompts, seed + 1) for t in numeric
-    }
-    jobs: list[Task] = [*chain(*chain(*of_words.values())), *chain(*of_numbers.values())]
+    of_numbers = NumberPart.of(directory, known, numeric, prompts, seed, named=bool(names))
+    jobs: list[Task] = [*chain(*chain(*of_words.values())), *of_numbers.jobs]
     with timed(run.console) as progress:
         results = dict(zip(jobs, run_all(jobs, kept, where, progress), strict=True))
     collected = Collector(prompts, seed + 1)
@@ -81,18 +80,14 @@ def study_language(
             first, second = (gathered(part, [results[job] for job in part]) for part in parts)
             heard.append(told.tell(name, first, second, collected))
             seen[name] = second
-        fixed = {
-            name: numbers.score(own, [results[job] for job in own], collected)
-            for name, own in of_numbers.items()
-        }
+        about_numbers = of_numbers.score(results, collected)
     settings = {
         **described(directory, known, seed),
         "words": list(of_words),
-        "numbers": list(of_numbers),
-        "choices of numbers": fixed,
+        **about_numbers,
         **(told.settings_of(heard, seen) if heard else {}),
     }
-    measures = {**told.MEASURES, **numbers.MEASURES}
+    measures = {**told.MEASURES, **number_part.MEASURES}
     finding = Finding("language-model", seed, prompts, settings, measures, collected.numbers)
     page = page_of(finding)
     run.show(page.terminal)
@@ -127,7 +122,6 @@ def described(directory: str, known: str, seed: int) -> dict[str, Any]:
         "method": METHOD, "labels": LABELS, "copies": COPIES, "seed of choices": seed,
         "seed of numbers": seed + 1, "seed of untrained weights": WEIGHTS,
         "supports of words": LanguageTask.supports, "queries": LanguageTask.queries,
-        "supports of numbers": list(numbers.SIZES), "supports that are followed": list(numbers.FOLLOWED),
     }  # fmt: skip
 
 
