@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_language import save_tiny
 
+from ridgeformer.analysis.in_context import influence_agreement
 from ridgeformer.analysis.in_context.predictors import Ridge, neighbours
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.language import number_influence, told
@@ -144,6 +145,10 @@ def test_a_planted_learner_gets_its_verdict(learner, kind):
     if kind != "neighbours":
         assert (difference.low > 0) == (kind == "kernel ridge regression")
         assert (difference.high < 0) == (kind == "similarity")
+    trained = finding.get("training of states", "similarity", task="task-0")
+    both = [finding.get("agreement of targets", name, task="task-0", features=STATES).mean for name in ("similarity", told.UNTRAINED)]  # fmt: skip
+    assert trained.mean == pytest.approx(both[0] - both[1])
+    assert trained.low > 0.1
     shares = [finding.get("share of targets", part, task="task-1").mean for part in ("common", "supports", "queries", "interactions")]  # fmt: skip
     assert sum(shares) == pytest.approx(1)
 
@@ -171,11 +176,20 @@ def test_a_learner_of_the_inputs_themselves_is_named_on_them():
         )  # fmt: skip
         other = replace(seen, supports=noise[0], queries=noise[1])
         parts.append(NumbersSeen(other, seen, other))
-    assert len(views_of_inputs(parts[0].inputs)) == 4
-    found = tell("sinusoid", *parts, Collector(25, 1))
+    assert {view.kernel.name for view in views_of_inputs(parts[0].inputs)} == {"gaussian"}
+    out = Collector(25, 1)
+    found = tell("sinusoid", *parts, out)
     assert found[INPUTS].verdict.kind == "kernel ridge regression"
     assert found[INPUTS].verdict.profile.best.value == pytest.approx(0.1, rel=0.4)
     assert found[STATES].verdict.kind == "cannot be told"
+    # A line compares numbers by (x_i − x̄)(x_j − x̄), whatever its λ.
+    finding = Finding("planted", 0, 25, numbers=out.numbers)
+    supports, queries = parts[1].inputs.supports[0, ..., 0], parts[1].inputs.queries[0, ..., 0]
+    product = (supports - supports.mean(1, keepdim=True))[:, :, None] * queries[:, None, :]
+    expected = influence_agreement(parts[1].inputs.influence, product).mean()
+    assert finding.get("agreement of targets", "linear regression").mean == pytest.approx(
+        float(expected)
+    )
 
 
 def test_one_sentence_says_what_was_changed():

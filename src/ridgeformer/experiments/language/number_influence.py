@@ -16,6 +16,7 @@ from torch import Tensor
 
 from ridgeformer.analysis.in_context import (
     Observations,
+    Ridge,
     View,
     choose,
     compared,
@@ -31,6 +32,7 @@ from ridgeformer.experiments.language import told
 from ridgeformer.experiments.language.asked import METHOD, digest, drawn, joined, loaded, packed
 from ridgeformer.experiments.language.gathered import WEIGHTS
 from ridgeformer.experiments.language.number_states import states_of
+from ridgeformer.experiments.language.numbers import SMALL
 from ridgeformer.experiments.language.words import stacked
 from ridgeformer.kernels import Gaussian, Linear
 from ridgeformer.language import Problems, prompts, read, target_changes
@@ -44,11 +46,13 @@ NEAREST, FARTHEST = 1 / 9, 1 / 3
 WIDTHS = (0.25, 0.5, 1.0)
 """Of the RBF on inputs, in units of the median distance between a query and a support."""
 STATES, INPUTS = "states", "inputs"
+LINE = "linear regression"
 UNTRAINED = {RIDGE: "kernel ridge regression, untrained weights", SIMILARITY: told.UNTRAINED}
 
 MEASURES = {
     "agreement of targets": "correlation of the interactions of support and query in the influence of targets",
     "difference of targets": "agreement of kernel ridge regression less that of similarity, for targets",
+    "training of states": "agreement of similarity of states less that of untrained weights, for targets",
     "λ profile of targets": "agreement of kernel ridge regression as a function of λ, for targets",
     "share of targets": "part of the mean squared influence of targets",
     "sum of influence": "sum of the influence of all targets on the answer at a query, mean over queries",
@@ -150,9 +154,14 @@ def inputs_of(task: NumericTask, problems: Problems) -> list[Float[Tensor, "1 ba
 
 
 def views_of_inputs(observations: Observations) -> list[View]:
-    """The linear kernel, and RBFs of several widths."""
+    """RBFs of several widths, and the linear kernel where inputs have more than one number.
+
+    With one number, the interactions of the linear kernel are (x_i − x̄)(x_j − x̄) up to a factor for every λ, so that it tells
+    ridge regression from similarity only by round-off.
+    """
     typical = typical_distance(View(Linear()).prompt(observations))
-    return [View(Linear()), *(View(Gaussian(width * typical)) for width in WIDTHS)]
+    views = [View(Gaussian(width * typical)) for width in WIDTHS]
+    return views if observations.supports.shape[-1] <= 2 else [View(Linear()), *views]
 
 
 def tell(task: str, first: NumbersSeen, second: NumbersSeen, out: Collector) -> dict[str, told.Told]:  # fmt: skip
@@ -166,12 +175,20 @@ def tell(task: str, first: NumbersSeen, second: NumbersSeen, out: Collector) -> 
         name: tell_features(f"{task}, {name}", *way, out.within(features=name))
         for name, way in ways.items()
     }
+    # A line through the supports has nothing to choose.
+    line = Ridge(SMALL, Linear()).influence(View(Linear()).prompt(second.inputs))
+    out.add("agreement of targets", LINE, influence_agreement(second.inputs.influence, line), features=INPUTS)  # fmt: skip
     control = choose(first.untrained, told.views_of(first.untrained))
     prompt = control.view.prompt(second.untrained)
     predictors = control.predictors(second.untrained)
     for name, shown in UNTRAINED.items():
         reached = influence_agreement(second.untrained.influence, predictors[name].influence(prompt))  # fmt: skip
         out.add("agreement of targets", shown, reached, True, features=STATES)
+        if name == SIMILARITY:
+            own = found[STATES].choice
+            similar = own.predictors(second.states)[name].influence(own.view.prompt(second.states))
+            better = influence_agreement(second.states.influence, similar) - reached
+            out.add("training of states", name, better)
     for part in ("common", "supports", "queries", "interactions"):
         out.add("share of targets", part, getattr(found[STATES].verdict.shares, part))
     out.add("sum of influence", "language model", second.states.influence.double().sum(1).mean(-1))

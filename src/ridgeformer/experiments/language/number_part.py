@@ -99,3 +99,9 @@ class NumberPart:
                 "left out": left_out,
             },
         }
+
+
+def verdicts(settings: Mapping[str, Any]) -> list[str]:
+    """The sentence about changed targets, if any were."""
+    changed = settings.get("changed targets", {"tasks": []})
+    return [changed["verdict"]] if changed["tasks"] else []

@@ -9,8 +9,11 @@ from ridgeformer.experiments.wording import CONTROL, line, plain, spread
 
 MODEL, MEAN, UNTRAINED = "language model", "mean", "ridge on states, untrained"
 RIDGE = "ridge on states"
-GREY = {MEAN: CONTROL, UNTRAINED: "#c9ced6"}
-"""The colours of controls."""
+COLOURS = {
+    MODEL: "#2f5fd0", MEAN: CONTROL, "1-NN": "#2a9d8f", "1-NN on states": "#2a9d8f", "ridge on inputs": "#8e5bd0",
+    RIDGE: "#8e5bd0", "GP": "#c23b5a", "Nadaraya–Watson on states": "#b8860b", UNTRAINED: "#c9ced6",
+}  # fmt: skip
+"""What is alike on inputs and on states has one colour; states have dashes."""
 
 
 def sections_of(finding: f.Finding) -> list[f.Section]:
@@ -41,20 +44,20 @@ def curves(finding: f.Finding) -> f.Figure:
             sizes = [float(n.setting["supports"]) for n in along]
             dash = "dash" if "states" in name else ""
             wide = 4.0 if name == MODEL else 2.5
-            lines.append(line(name, sizes, along, GREY.get(name, ""), width=wide, dash=dash))
+            lines.append(line(name, sizes, along, COLOURS.get(name, ""), width=wide, dash=dash))
         axes = f.Axes("supports", "RMSE", log_x=True, x_ticks=finding.settings["supports of numbers"])  # fmt: skip
         found.append(f.Panel(task, lines, axes))
     return f.Figure(panels(found))
 
 
 def error_table(finding: f.Finding) -> f.Table:
-    tasks = finding.settings["numbers"]
+    """The errors with most supports; the figure has the others."""
+    tasks, k = finding.settings["numbers"], finding.settings["supports of numbers"][-1]
     rows = [
-        [str(k), name, *(spread(finding.get("RMSE", name, task=t, supports=k)) for t in tasks)]
-        for k in finding.settings["supports of numbers"]
+        [name, *(spread(finding.get("RMSE", name, task=t, supports=k)) for t in tasks)]
         for name in methods_of(finding, "RMSE")
     ]
-    return f.Table(["supports", "RMSE", *tasks], rows, words=2)
+    return f.Table([f"RMSE, {k} supports", *tasks], rows)
 
 
 def narrow_table(finding: f.Finding) -> f.Table:
@@ -110,11 +113,8 @@ def choice_table(finding: f.Finding) -> f.Table:
     for task, sizes in finding.settings["choices of numbers"].items():
         for k, both in sizes.items():
             for weights, c in both.items():
-                numbers = [f"{c['λ']:.2g}", f"{c['temperature']:.2g}", str(c["views tried"])]
-                rows.append([task, k, weights, *c["views"].values(), *numbers])
-    some = next(iter(next(iter(finding.settings["choices of numbers"].values())).values()))
-    header = ["task", "supports", "weights", *some["trained"]["views"], "λ", "temperature", "views tried"]  # fmt: skip
-    return f.Table(header, rows, words=6)
+                rows.append([task, k, weights, c["views"][RIDGE], plain(c["λ"]), str(c["views tried"])])  # fmt: skip
+    return f.Table(["task", "supports", "weights", RIDGE, "λ", "views tried"], rows, words=4)
 
 
 def format_table(finding: f.Finding) -> f.Table:
@@ -131,10 +131,9 @@ def format_table(finding: f.Finding) -> f.Table:
             )
         ]
         apart = "yes" if facts["digits apart"] else "no"
-        tokens = [str(facts["tokens"]), apart, str(facts["tokens of a prompt"])]
-        rows.append([name, facts["numbers"], *tokens, *values])
+        rows.append([f"{name}: {facts['numbers']}", str(facts["tokens"]), apart, *values])
     header = [
-        "format", "numbers", "tokens", "digits apart", "tokens of a prompt", "unparseable greedy answers",
+        "format", "tokens", "digits apart", "unparseable greedy answers",
         "probability of a number", "RMSE over the mean's", "1-NN's",
     ]  # fmt: skip
-    return f.Table(header, rows, words=2)
+    return f.Table(header, rows)

@@ -91,8 +91,9 @@ def study_language(
     finding = Finding("language-model", seed, prompts, settings, measures, collected.numbers)
     page = page_of(finding)
     run.show(page.terminal)
-    if heard:
-        run.console.print(settings["verdict"], markup=False, highlight=False)
+    verdicts = [settings["verdict"]] if heard else []
+    for verdict in [*verdicts, *number_part.verdicts(settings)]:
+        run.console.print(verdict, markup=False, highlight=False)
     run.write(page, finding.to_dict())
     return finding
 

@@ -28,8 +28,20 @@ def sections_of(finding: f.Finding) -> list[f.Section]:
             t=s,
             sums=list(zip(s["tasks"], sums, strict=True)),
             shares=list(zip(s["tasks"], shares, strict=True)),
+            trained=training(finding),
         )
     ]
+
+
+def training(finding: f.Finding) -> list[tuple[str, str, str]]:
+    """For each task, how similarity of states compares with that of untrained weights, by the interval."""
+    found = []
+    for task in finding.settings["changed targets"]["tasks"]:
+        number = finding.get("training of states", SIMILARITY, task=task)
+        low, high = number.ends
+        word = "better" if low > 0 else "worse" if high < 0 else "neither better nor worse"
+        found.append((task, word, spread(number)))
+    return found
 
 
 def cases(finding: f.Finding) -> list[dict[str, str]]:
