@@ -10,7 +10,14 @@ from tiny_language import save_tiny, tiny_model
 
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.jobs import Store
-from ridgeformer.experiments.language import drift, numbers, outputs, told
+from ridgeformer.experiments.language import (
+    drift,
+    number_formats,
+    number_influence,
+    numbers,
+    outputs,
+    told,
+)
 from ridgeformer.experiments.language.asked import drawn, fingerprint, packed, unpacked
 from ridgeformer.experiments.language.gathered import Seen, gathered
 from ridgeformer.experiments.language.lm_page import page_of
@@ -25,7 +32,7 @@ from ridgeformer.experiments.language.simulated import (
 from ridgeformer.experiments.language.study import chosen_tasks, study_language, word_jobs
 from ridgeformer.experiments.language.words import COPIES, TOGETHER, answers, centred_cosines
 from ridgeformer.experiments.page import render
-from ridgeformer.language import LANGUAGE_TASKS, label_flips, log_odds, prompts, scores
+from ridgeformer.language import FORMATS, LANGUAGE_TASKS, label_flips, log_odds, prompts, scores
 from ridgeformer.language.tasks import NumericTask
 from ridgeformer.types import Refusal
 
@@ -33,6 +40,15 @@ from ridgeformer.types import Refusal
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     return save_tiny(tmp_path_factory.mktemp("tiny"), seed=5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small():
+    """Fewer supports and prompts of numbers, which a test of the whole does not need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(number_influence, "SUPPORTS", 5)
+        patch.setattr(number_formats, "PROMPTS", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +76,25 @@ def test_the_study_writes_numbers_with_intervals_and_a_page(study):
     assert written["settings"]["queries of numbers"] == 6
     for k in numbers.SIZES:
         assert finding.get("RMSE", "language model", task="linear", supports=k).mean > 0
+        assert finding.get("RMSE", "ridge on states", task="linear", supports=k).mean > 0
+        fixed = written["settings"]["choices of numbers"]["linear"][str(k)]
+        assert {"layer", "λ", "views"} <= fixed["trained"].keys() & fixed["untrained"].keys()
     page = (out / "index.html").read_text()
     assert finding.settings["verdict"] in page
+    changed = written["settings"]["changed targets"]
+    assert changed["verdict"] in page
+    assert (
+        {"linear, states", "linear, inputs"}
+        == changed["verdicts"].keys()
+        == changed["choices"].keys()
+    )
+    for features in ("states", "inputs"):
+        number = finding.get("agreement of targets", "similarity", task="linear", features=features)
+        assert number.low <= number.mean <= number.high
+    for name in FORMATS:
+        assert name in page
+        found = finding.get("RMSE over the mean's, by format", "language model", format=name)
+        assert found.mean > 0
     assert "Layer by layer" in page
     assert "Are predictors wrong where the model is?" in page
     assert finding.settings["styles"]["curves"] == {"animal-tool": [2, 4, 8, 16, 32, 64]}
@@ -87,11 +120,12 @@ def test_the_same_command_asks_nothing_twice_and_finds_the_same(study, monkeypat
     monkeypatch.setattr("ridgeformer.experiments.language.numbers.number_answers", asked)
     monkeypatch.setattr("ridgeformer.experiments.language.styles.scores", asked)
     monkeypatch.setattr("ridgeformer.experiments.language.drift.in_context", asked)
+    monkeypatch.setattr("ridgeformer.experiments.language.number_influence.target_changes", asked)
     said = []
     store = Store(out / "tasks", say=said.append)
     study_language(["animal-tool", "random-labels", "linear"], out, model=directory, prompts=4, seed=3, store=store)  # fmt: skip
-    # 2 seeds of 2 tasks with words, 3 sizes of numbers; 4 styles and 5 other sizes of one task; contexts of trained and untrained.
-    kept = 4 * (2 * 2 + 3) + 4 * (4 + 5) + 2 * drift.CONTEXTS
+    # 2 seeds of 2 tasks with words; 26 of numbers; 4 styles and 5 other sizes of one task; contexts of trained and untrained.
+    kept = 4 * 2 * 2 + 26 + 4 * (4 + 5) + 2 * drift.CONTEXTS
     assert said == [f"{kept} of {kept} results are kept in {out / 'tasks'} already."]
     assert (out / "findings.json").read_bytes() == before
 

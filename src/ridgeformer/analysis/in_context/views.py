@@ -48,8 +48,20 @@ class View:
             raise Refusal(
                 f"There is no layer {self.layer} in observations of {observations.layers}: choose one that is."
             )
-        supports = observations.supports[self.layer].double()
-        queries = observations.queries[self.layer].double()
+        return self.compared(
+            observations.supports[self.layer],
+            observations.queries[self.layer],
+            observations.targets,
+        )
+
+    def compared(
+        self,
+        supports: Float[Tensor, "batch k p"],
+        queries: Float[Tensor, "batch q p"],
+        targets: Float[Tensor, "batch k"],
+    ) -> Prompt:
+        """Features of one layer as prompts in float64, as this view normalises them."""
+        supports, queries = supports.double(), queries.double()
         longest = max(float(supports.norm(dim=-1).max()), float(queries.norm(dim=-1).max()))
         if self.centre != "none":
             over = 1 if self.centre == "prompt" else (0, 1)
@@ -57,7 +69,7 @@ class View:
             supports, queries = supports - mean, queries - mean
         least = NOTHING * longest
         supports, queries = (shortened(x, least, self.unit) for x in (supports, queries))
-        return Prompt(supports, observations.targets.double()[..., None], queries)
+        return Prompt(supports, targets.double()[..., None], queries)
 
 
 def shortened(

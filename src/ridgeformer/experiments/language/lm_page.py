@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from ridgeformer.experiments import finding as f
+from ridgeformer.experiments.language import numbers_page
 from ridgeformer.experiments.language.answers_page import (
     layers_of_outputs,
     styles_section,
     wrong_section,
 )
 from ridgeformer.experiments.language.drift_page import drift_section
-from ridgeformer.experiments.language.names import MODEL
-from ridgeformer.experiments.language.page_parts import methods_of, panels, rows_of
-from ridgeformer.experiments.page import Prose
-from ridgeformer.experiments.wording import CONTROL, line, plain, spread
+from ridgeformer.experiments.language.page_parts import (
+    BEYOND,
+    PROSE,
+    methods_of,
+    number,
+    panels,
+    rows_of,
+)
+from ridgeformer.experiments.wording import CONTROL, line, spread
 
-PROSE = Prose("language_model")
 LAYER_LINES = {"isolated": "", "isolated, untrained": CONTROL, "in context": ""}
-BEYOND = 2.0
-"""λ = ∞ is drawn at so many times the largest finite one."""
 
 
 def page_of(finding: f.Finding) -> f.Page:
@@ -43,11 +44,8 @@ def page_of(finding: f.Finding) -> f.Page:
             PROSE.section("choices", choice_table(finding), s=s),
         ]
     if s["numbers"]:
-        table = error_table(finding)
-        terminal["Error of expected numbers"] = error_table(finding, narrow=True)
-        sections.append(
-            PROSE.section("numbers", curves(finding), table, answers_table(finding), s=s)
-        )
+        sections += numbers_page.sections_of(finding)
+        terminal |= numbers_page.terminal(finding)
     return PROSE.page(sections, finding, terminal)
 
 
@@ -162,45 +160,3 @@ def choice_table(finding: f.Finding) -> f.Table:
         rows.append([task, c["view"], *(f"{v:.3g}" for v in values), str(c["neighbours"]), str(c["head"]), str(c["views tried"]), interval])  # fmt: skip
     header = ["task", "features", "λ", "λ up to 1", "temperature", "neighbours", "head", "views tried", "λ̂ where reported"]  # fmt: skip
     return f.Table(header, rows, words=2)
-
-
-def number(value: float | str) -> str:
-    """A number that JSON may hold as a word."""
-    value = float(value)
-    return "∞" if value == inf else plain(value)
-
-
-def curves(finding: f.Finding) -> f.Figure:
-    found = []
-    for task in finding.settings["numbers"]:
-        lines = []
-        for name in methods_of(finding, "RMSE"):
-            along = finding.select("RMSE", name, task=task)
-            sizes = [float(n.setting["supports"]) for n in along]
-            lines.append(line(name, sizes, along, width=4.0 if name == MODEL else 2.5))
-        axes = f.Axes("supports", "RMSE", log_x=True, x_ticks=finding.settings["supports of numbers"])  # fmt: skip
-        found.append(f.Panel(task, lines, axes))
-    return f.Figure(panels(found))
-
-
-def error_table(finding: f.Finding, narrow: bool = False) -> f.Table:
-    methods = methods_of(finding, "RMSE")
-    sizes = finding.settings["supports of numbers"]
-    rows = []
-    for task in finding.settings["numbers"]:
-        for k in sizes[-1:] if narrow else sizes:
-            numbers = [finding.get("RMSE", name, task=task, supports=k) for name in methods]
-            shown = [spread(n) if not narrow or n.method == MODEL else plain(n.value) for n in numbers]  # fmt: skip
-            rows.append([task, str(k), *shown])
-    return f.Table(["task", "supports", *methods], rows)
-
-
-def answers_table(finding: f.Finding) -> f.Table:
-    rows = []
-    for task in finding.settings["numbers"]:
-        for k in finding.settings["supports of numbers"]:
-            where = {"task": task, "supports": k}
-            found = [finding.get(m, MODEL, **where) for m in ("unparseable", "mass", "RMSE over the mean's")]  # fmt: skip
-            rows.append([task, str(k), *map(spread, found)])  # fmt: skip
-    header = ["task", "supports", "unparseable greedy answers", "probability of a number", "RMSE over the mean's"]  # fmt: skip
-    return f.Table(header, rows)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 from ridgeformer.experiments import finding as f
-from ridgeformer.experiments.wording import spread
+from ridgeformer.experiments.page import Prose
+from ridgeformer.experiments.wording import plain, spread
 
+PROSE = Prose("language_model")
 ACROSS = 2
 """Panels beside each other."""
+BEYOND = 2.0
+"""λ = ∞ is drawn at so many times the largest finite one."""
 
 
 def panels(found: Sequence[f.Panel]) -> list[list[f.Panel]]:
@@ -29,3 +34,9 @@ def rows_of(finding: f.Finding, measure: str, methods: Sequence[str]) -> list[li
 
 def methods_of(finding: f.Finding, measure: str) -> list[str]:
     return list(dict.fromkeys(n.method for n in finding.select_all(measure)))
+
+
+def number(value: float | str) -> str:
+    """A number that JSON may hold as a word."""
+    value = float(value)
+    return "∞" if value == inf else plain(value)

@@ -20,10 +20,11 @@ from rich.progress import (
 from ridgeformer.analysis.in_context.verdict import FEWEST_PROMPTS
 from ridgeformer.experiments.finding import Collector, Finding
 from ridgeformer.experiments.jobs import HERE, Store, Task, Where, one_thread, run_all
-from ridgeformer.experiments.language import drift, numbers, styles, told
+from ridgeformer.experiments.language import drift, number_part, styles, told
 from ridgeformer.experiments.language.asked import METHOD, fingerprint, loaded
 from ridgeformer.experiments.language.gathered import WEIGHTS, gathered
 from ridgeformer.experiments.language.lm_page import page_of
+from ridgeformer.experiments.language.number_part import NumberPart
 from ridgeformer.experiments.language.words import COPIES, LABELS, QUERIES, WordPrompt
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.language import LANGUAGE_TASKS, LanguageTask, default_directory
@@ -68,13 +69,14 @@ def study_language(
         t.name: [word_jobs(directory, known, t, prompts, s) for s in (seed, seed + 1)]
         for t in verbal
     }
-    of_numbers = {
-        t.name: numbers.number_prompts_of(directory, known, t, prompts, seed + 1) for t in numeric
-    }
+    of_numbers = NumberPart.of(directory, known, numeric, prompts, seed, named=bool(names))
     of_styles = styles.style_jobs(directory, known, names, list(of_words), prompts, seed + 1)
     of_drift = drift.drift_jobs(directory, known, verbal, seed + 1)
-    rest = (of_numbers, of_styles, of_drift)
-    jobs: list[Task] = [*chain(*chain(*of_words.values())), *chain(*(chain(*r.values()) for r in rest))]  # fmt: skip
+    jobs: list[Task] = [
+        *chain(*chain(*of_words.values())),
+        *chain(*of_styles.values(), *of_drift.values()),
+        *of_numbers.jobs,
+    ]
     with timed(run.console) as progress:
         results = dict(zip(jobs, run_all(jobs, kept, where, progress), strict=True))
     collected = Collector(prompts, seed + 1)
@@ -84,8 +86,7 @@ def study_language(
             first, second = (gathered(part, [results[job] for job in part]) for part in parts)
             heard.append(told.tell(name, first, second, collected))
             seen[name] = second
-        for own in of_numbers.values():
-            numbers.score(own, [results[job] for job in own], collected)
+        about_numbers = of_numbers.score(results, collected)
         for styled in of_styles.values():
             styles.score(styled, [results[job] for job in styled], collected)
         for moved in run.track(of_drift.values(), "drift"):
@@ -93,17 +94,18 @@ def study_language(
     settings = {
         **described(directory, known, seed),
         "words": list(of_words),
-        "numbers": list(of_numbers),
+        **about_numbers,
         "styles": styles.settings_of(loaded(directory), of_styles),
         "drift": drift.settings_of(loaded(directory), of_drift),
         **(told.settings_of(heard, seen) if heard else {}),
     }
-    measures = {**told.MEASURES, **numbers.MEASURES, **styles.MEASURES, **drift.MEASURES}
+    measures = {**told.MEASURES, **number_part.MEASURES, **styles.MEASURES, **drift.MEASURES}
     finding = Finding("language-model", seed, prompts, settings, measures, collected.numbers)
     page = page_of(finding)
     run.show(page.terminal)
-    if heard:
-        run.console.print(settings["verdict"], markup=False, highlight=False)
+    verdicts = [settings["verdict"]] if heard else []
+    for verdict in [*verdicts, *number_part.verdicts(settings)]:
+        run.console.print(verdict, markup=False, highlight=False)
     run.write(page, finding.to_dict())
     return finding
 
@@ -134,7 +136,7 @@ def described(directory: str, known: str, seed: int) -> dict[str, Any]:
         "method": METHOD, "labels": LABELS, "copies": COPIES, "seed of choices": seed,
         "seed of numbers": seed + 1, "seed of untrained weights": WEIGHTS,
         "supports of words": LanguageTask.supports, "queries of words": QUERIES,
-        "supports of numbers": list(numbers.SIZES), "queries of numbers": NumericTask.queries,
+        "queries of numbers": NumericTask.queries,
     }  # fmt: skip
 
 

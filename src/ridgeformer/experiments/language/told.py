@@ -69,9 +69,13 @@ class Told:
 
 def views_of(observations: Observations) -> list[View]:
     """The cosine, centred by prompt and not, and the RBF, at layers that are evenly spaced."""
-    step = -(-observations.layers // MOST_LAYERS)
-    layers = range(0, observations.layers, step)
+    layers = spaced(observations.layers)
     return [v for v in standard_views(observations, layers) if v.unit or v.kernel.name != "linear"]
+
+
+def spaced(layers: int) -> range:
+    """The layers that are tried, of so many."""
+    return range(0, layers, -(-layers // MOST_LAYERS))
 
 
 def tell(task: str, first: Seen, second: Seen, out: Collector) -> Told:
@@ -169,8 +173,8 @@ def corrected(told: Sequence[Told]) -> dict[str, tuple[Kind, str]]:
     return found
 
 
-def overall(kinds: Sequence[Kind]) -> str:
-    """One sentence over all tasks."""
+def overall(kinds: Sequence[Kind], changed: str = "labels") -> str:
+    """One sentence over all tasks, in which labels or targets were changed."""
     named = [kind for kind in dict.fromkeys(kinds) if kind != "cannot be told"]
     total = len(kinds)
     counts = {kind: kinds.count(kind) for kind in named}
@@ -181,9 +185,9 @@ def overall(kinds: Sequence[Kind]) -> str:
         rest = total - counts[kind]
         others = "" if not rest else f", and in the other {rest} it cannot be told"
         where = "in the one task" if total == 1 else f"in {counts[kind]} of {total} tasks"
-        return f"The influence of labels is that of {kind} {where}{others}."
+        return f"The influence of {changed} is that of {kind} {where}{others}."
     listed = " and ".join(f"that of {kind} in {n}" for kind, n in counts.items())
-    return f"The influence of labels differs between the {total} tasks: it is {listed}."
+    return f"The influence of {changed} differs between the {total} tasks: it is {listed}."
 
 
 def settings_of(told: Sequence[Told], seen: dict[str, Seen]) -> dict[str, Any]:
@@ -213,7 +217,7 @@ def settings_of(told: Sequence[Told], seen: dict[str, Seen]) -> dict[str, Any]:
             "untrained": UNTRAINED,
             "in context": IN_CONTEXT,
         },
-        "scatter": {one.task: scatter(one, seen[one.task]) for one in told},
+        "scatter": {one.task: scatter(one, seen[one.task]) for one in told if one.task in seen},
     }
 
 
