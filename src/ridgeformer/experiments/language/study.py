@@ -74,7 +74,8 @@ def study_language(
     of_drift = drift.drift_jobs(directory, known, verbal, seed + 1)
     jobs: list[Task] = [
         *chain(*chain(*of_words.values())),
-        *chain(*of_styles.values(), *of_drift.values()),
+        *chain(*of_styles.values()),
+        *chain(*of_drift.values()),
         *of_numbers.jobs,
     ]
     with timed(run.console) as progress:
