@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import pytest
@@ -21,6 +22,7 @@ from ridgeformer.experiments.language import (
 from ridgeformer.experiments.language.asked import drawn, fingerprint, packed, unpacked
 from ridgeformer.experiments.language.gathered import Seen, gathered
 from ridgeformer.experiments.language.lm_page import page_of
+from ridgeformer.experiments.language.noise import rates_under
 from ridgeformer.experiments.language.power import mixed
 from ridgeformer.experiments.language.simulated import (
     Noise,
@@ -35,6 +37,14 @@ from ridgeformer.experiments.page import render
 from ridgeformer.language import FORMATS, LANGUAGE_TASKS, label_flips, log_odds, prompts, scores
 from ridgeformer.language.tasks import NumericTask
 from ridgeformer.types import Refusal
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_simulated():
+    """Power is told from two simulated learners of each kind, for time's sake."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(told, "rates_under", partial(rates_under, repeats=2))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +195,7 @@ def test_features_of_words_do_not_depend_on_the_prompt(directory):
             assert torch.allclose(known, features[:, b, i], atol=1e-5)
     assert len(by_word) > 10
     assert not torch.allclose(seen.trained.supports[-1], seen.untrained.supports[-1], atol=0.1)
+    assert torch.allclose(seen.words, torch.stack(list(by_word.values()), dim=1), atol=1e-5)
     first = seen.copies.slots[:, 0]
     assert torch.equal(seen.copies.once, seen.trained.influence[torch.arange(4), first])
     assert len({tuple(row) for row in seen.copies.slots.tolist()}) > 1
@@ -227,6 +238,7 @@ def planted(learner, seed):
                 centred_cosines(seen.supports, seen.queries),
                 flipped.double() @ changes,
                 flipped,
+                words[None],
             )
         )
     return parts
@@ -260,6 +272,13 @@ def test_a_planted_learner_gets_its_verdict(learner, kind):
     assert (difference.low > 0) == (kind == "kernel ridge regression") or kind == "neighbours"
     assert abs(finding.get("agreement", told.UNTRAINED, task="task-0").mean) < 0.15
     assert finding.get("additivity", "flips", task="task-0", flips=6).mean == pytest.approx(1)
+    assert finding.get("noise", "ceiling", task="task-0").value > 0.9
+    power = finding.get("power", "ridge regression, λ = 0.1", task="task-0")
+    assert (power.mean, power.prompts, power.control) == (1, 2, False)
+    assert power.low == pytest.approx(0.025**0.5)  # Clopper and Pearson, of 2 in 2
+    wrong = finding.get("power", "similarity", task="task-0")
+    assert (wrong.mean, wrong.control) == (0, True)
+    assert "Could it have found ridge regression?" in render(page_of(finding))
     trained, control = (
         finding.get("outputs by layer", name, task="task-0", layer=0)
         for name in ("isolated", "isolated, untrained")

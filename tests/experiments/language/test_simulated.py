@@ -8,9 +8,9 @@ import torch
 
 from ridgeformer.analysis.in_context import (
     choose,
-    find_discount,
     influence_agreement,
     interactions,
+    judge,
     with_copies,
 )
 from ridgeformer.analysis.in_context.verdict import RIVALS
@@ -138,11 +138,24 @@ def test_copies_seldom_reject_the_kind_that_is_right(learner, ceiling):
             simulate(WORDS, learner, Noise(ceiling), seed=mixed(91, number, part))
             for part in (1, 2)
         )
-        choice = choose(first, [VIEW])
-        predictors = choice.predictors(second)
-        discount = find_discount(second, copies, VIEW, predictors, unit=choice.unit, seed=number)
+        discount = judge(choose(first, [VIEW]), second, copies, seed=number).discount
         rejected += all(discount.rejects(own, others) for own in members)
     assert rejected <= 10
+
+
+@pytest.mark.slow
+def test_ridge_regression_on_other_features_is_not_found():
+    """A limit: noise of features takes the power that noise of responses leaves at the same agreement."""
+    learner, other = ridge_learner(0.1), Noise(0.8, features=2.0)
+    seen, _ = simulate(WORDS, learner, other, prompts=100, queries=12, seed=3)
+    own = learner.predictor(VIEW.prompt(seen), WORDS).influence(VIEW.prompt(seen))
+    ceiling = float(influence_agreement(seen.influence, own).mean())
+    found = [
+        find_rates(learner, noise, repeats=20, queries=12, words=WORDS, seed=2).power[0]
+        for noise in (Noise(ceiling), other)
+    ]
+    assert found[0] >= found[1] + 0.3
+    assert found[1] <= 0.3
 
 
 @pytest.mark.slow

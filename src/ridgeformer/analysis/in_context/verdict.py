@@ -24,7 +24,8 @@ Where copies were measured, they have a veto, which is a test of its own. A memb
 of other kinds, the way to which (`copies`) has a mean beyond its middle, the p-value of "not above 0" by changes of signs, with one side, times m
 is at most .05. A kind is rejected if all of its members are, so that one whose member is right is rejected at most once in twenty. If
 the kind that would be named is rejected, the two tests disagree, and it cannot be told. Similarity has three members; against it, ridge
-regression is that with the smaller λ.
+regression is that with the smaller λ. Ridge regression has three too, with the λ of the choice and with both ends of the interval of λ̂, since
+influence does not know λ better than that.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from ridgeformer.analysis.in_context.influence import (
     shares_of,
 )
 from ridgeformer.analysis.in_context.observations import Observations
+from ridgeformer.analysis.in_context.predictors import Ridge
 from ridgeformer.analysis.in_context.ridge_profile import RidgeProfile, find_ridge_profile
 from ridgeformer.statistics import Estimate, estimate, holm
 from ridgeformer.types import Refusal
@@ -62,6 +64,7 @@ from ridgeformer.types import Refusal
 FEWEST_PROMPTS = 4
 
 Kind = Literal["kernel ridge regression", "similarity", "neighbours", "recency", "cannot be told"]
+LEAST_RIDGE, LARGEST_RIDGE = f"{RIDGE}, least λ̂", f"{RIDGE}, largest λ̂"
 CONTROL = "control: supports in a wrong order"
 
 
@@ -159,6 +162,8 @@ def judge(
     discount = None
     if copies is not None:
         kinds = {name: one for name, one in predictors.items() if name != ATTENTION}
+        for name, end in ((LEAST_RIDGE, profile.best.low), (LARGEST_RIDGE, profile.best.high)):
+            kinds[name] = Ridge(end * choice.unit, choice.view.kernel)
         discount = find_discount(
             observations, copies, choice.view, kinds, unit=choice.unit, seed=seed
         )
@@ -257,7 +262,7 @@ def least(claim: Claim) -> float:
 
 
 RIVALS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "kernel ridge regression": ((RIDGE,), (*SIMILARITIES, NEIGHBOURS)),
+    "kernel ridge regression": ((RIDGE, LEAST_RIDGE, LARGEST_RIDGE), (*SIMILARITIES, NEIGHBOURS)),
     "similarity": (SIMILARITIES, (SMALL_RIDGE, NEIGHBOURS)),
     "neighbours": ((NEIGHBOURS,), (RIDGE, *SIMILARITIES)),
 }

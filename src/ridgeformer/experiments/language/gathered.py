@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -12,7 +13,7 @@ from ridgeformer.analysis.in_context import Copies, Observations
 from ridgeformer.experiments.jobs import Result
 from ridgeformer.experiments.language.asked import joined, loaded, untrained
 from ridgeformer.experiments.language.words import LABELS, WordPrompt, stacked
-from ridgeformer.language import LanguageModel, isolated_states, prompts
+from ridgeformer.language import LanguageModel, Problems, isolated_states, prompts
 
 WEIGHTS = 0
 """The seed of untrained weights."""
@@ -32,6 +33,8 @@ class Seen:
     """What several flips at once do, for each of the numbers in `TOGETHER`."""
     flipped: Bool[Tensor, "batch n k"]
     """Which labels those are."""
+    words: Float[Tensor, "layers words p"]
+    """Trained features of every word, once."""
 
 
 def gathered(tasks: Sequence[WordPrompt], results: list[Result]) -> Seen:
@@ -68,4 +71,13 @@ def gathered(tasks: Sequence[WordPrompt], results: list[Result]) -> Seen:
         parts["in context"].transpose(0, 1),
         parts["together"],
         parts["flipped together"].bool(),
+        each_once(trained, problems),
     )
+
+
+def each_once(seen: Observations, problems: Problems) -> Float[Tensor, "layers words p"]:
+    """The features of every word of the problems, in the order in which they come first."""
+    rows = zip(problems.inputs, problems.queries, strict=True)
+    texts = [text for inputs, queries in rows for text in (*inputs, *queries)]
+    first = [texts.index(text) for text in dict.fromkeys(texts)]
+    return torch.cat([seen.supports, seen.queries], dim=2).flatten(1, 2)[:, first]

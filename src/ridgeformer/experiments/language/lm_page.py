@@ -37,6 +37,7 @@ def page_of(finding: f.Finding) -> f.Page:
             PROSE.section("layers", layers(finding), s=s),
             layers_of_outputs(finding),
             PROSE.section("copies", copies_table(finding), s=s),
+            PROSE.section("power", power_table(finding), s=s),
             PROSE.section("accuracy", accuracy_table(finding), s=s),
             wrong_section(finding),
             *styles_section(finding),
@@ -139,6 +140,16 @@ def copies_table(finding: f.Finding) -> f.Table:
         values = [spread(finding.get("additivity", "flips", task=t, flips=n)) for t in tasks]
         rows.append([f"{n} flips over their sum", *values])
     return f.Table(["", *tasks], rows)
+
+
+def power_table(finding: f.Finding) -> f.Table:
+    parts = methods_of(finding, "noise")
+    learners = methods_of(finding, "power")
+    rows = []
+    for task in finding.settings["words"]:
+        known = {n.method: n for m in ("noise", "power") for n in finding.select_all(m) if n.setting["task"] == task}  # fmt: skip
+        rows.append([task, *(spread(known[name]) if name in known else "none" for name in (*parts, *learners))])  # fmt: skip
+    return f.Table(["task", *parts, *(f"{name}: so called" for name in learners)], rows)
 
 
 def accuracy_table(finding: f.Finding) -> f.Table:

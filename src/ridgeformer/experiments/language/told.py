@@ -33,8 +33,9 @@ from ridgeformer.analysis.in_context.verdict import CONTROL, Kind
 from ridgeformer.experiments.finding import Collector
 from ridgeformer.experiments.language import outputs
 from ridgeformer.experiments.language.gathered import Seen
+from ridgeformer.experiments.language.noise import noise_of, rates_under
 from ridgeformer.experiments.language.words import TOGETHER, centred_cosines
-from ridgeformer.statistics import holm
+from ridgeformer.statistics import Estimate, holm
 
 MOST_LAYERS = 16
 """So many layers are tried at most, evenly spaced."""
@@ -53,6 +54,8 @@ MEASURES = {
     "discount": "response per copy of a repeated support over that of one",
     "additivity": "response to several flips over the sum of the responses to each",
     "share": "part of the mean squared influence",
+    "noise": "what the best predictor leaves of the influence, in the numbers by which simulated learners are spoilt",
+    "power": "share of simulated learners that are called kernel ridge regression, with its exact interval; prompts are learners",
 }
 
 
@@ -110,6 +113,7 @@ def tell(task: str, first: Seen, second: Seen, out: Collector) -> Told:
         out.add("additivity", "flips", added, flips=n)
     for part in ("common", "supports", "queries", "interactions"):
         out.add("share", part, getattr(verdict.shares, part))
+    add_power(choice, second, out)
     return Told(task, choice, verdict, difference)
 
 
@@ -152,6 +156,19 @@ def add_copies(verdict: Verdict, out: Collector) -> None:
     for name, expected in verdict.discount.expected.items():
         if isfinite(expected):
             out.exact("discount", name, expected, True)
+
+
+def add_power(choice: Choice, seen: Seen, out: Collector) -> None:
+    """How often simulated learners with the features and the noise of this task are called ridge regression."""
+    noise = noise_of(seen.trained, choice)
+    if noise is None:
+        return
+    for part in ("ceiling", "recency", "places", "gains"):
+        out.exact("noise", part, getattr(noise, part))
+    words = seen.words[choice.view.layer]
+    for rates in rates_under(noise, words, seen.trained, seed=out.seed):
+        share = Estimate(*rates.share("kernel ridge regression"), rates.repeats)
+        out.add("power", rates.learner.name, share, rates.learner.kind != RIDGE)
 
 
 def corrected(told: Sequence[Told]) -> dict[str, tuple[Kind, str]]:
