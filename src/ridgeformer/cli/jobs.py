@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from ridgeformer.cli.imports import UserFile
     from ridgeformer.experiments.jobs import Store, Where
 
 
@@ -22,13 +23,18 @@ def plan(
 
     Workers run the files of `--import` too, and results of other files are not taken for those of these.
     """
-    from ridgeformer.cli.imports import UserFile
     from ridgeformer.experiments.cluster import where_of
     from ridgeformer.experiments.jobs import HERE, Store, code
 
-    files = context.find_root().params.get("files") or ()
-    setups = [UserFile.of(path) for path in files]
+    setups = imported(context)
     where = where_of(workers, scheduler, setups)
     if where is HERE and store is None:
         return where, None
     return where, Store(store or out / "tasks", " ".join([code(), *(s.content for s in setups)]))
+
+
+def imported(context: typer.Context) -> list[UserFile]:
+    """The files of `--import`, as workers run them."""
+    from ridgeformer.cli.imports import UserFile
+
+    return [UserFile.of(path) for path in context.find_root().params.get("files") or ()]

@@ -69,7 +69,12 @@ def study(
     out: Annotated[
         Path, typer.Option(help="Directory of findings.json, of the page, and of answers in tasks.")
     ] = Path("results/lm"),
-    workers: o.Workers = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes of this machine that ask; one for each core if left out.", metavar="N"
+        ),
+    ] = None,
     scheduler: o.Scheduler = None,
 ) -> None:
     """Ask whether a language model learns from its prompt like ridge regression, similarity or neighbours.
@@ -77,10 +82,13 @@ def study(
     A label is flipped, and what it changes is compared with what each would change. Interrupted or killed, the same
     command goes on where it was.
     """
-    from ridgeformer.cli.jobs import plan
+    from ridgeformer.cli.jobs import imported
+    from ridgeformer.experiments.cluster import all_cores, where_of
     from ridgeformer.experiments.language.study import study_language
 
-    where, _ = plan(context, out, workers, scheduler, None)
+    setups = imported(context)
+    named = workers is not None or scheduler is not None
+    where = where_of(workers, scheduler, setups) if named else all_cores(setups)
     study_language(names or (), out, model=model, prompts=prompts, seed=seed, where=where)
 
 

@@ -7,11 +7,13 @@ is shared with a scheduler elsewhere, no file system in particular.
 from __future__ import annotations
 
 import logging
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from time import monotonic, sleep
 from typing import Any
 from uuid import uuid4
@@ -30,6 +32,9 @@ ALLOWED_FAILURES = 1
 """How many workers of this machine a task may lose before it is set aside."""
 TRANSFER = 30.0
 """Seconds until a result that was ready counts as lost with its worker."""
+KEEP_MEMORY = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**30}
+"""Dask makes its workers give back every 64 KiB at once, and to ask the system for the same memory again and again took a third
+of their time."""
 TICK = 1.0
 """Seconds between looks at whether the scheduler and workers are still there."""
 
@@ -45,6 +50,16 @@ def where_of(
     return HERE if workers is None else LocalWorkers(workers, tuple(setups))
 
 
+def all_cores(setups: Sequence[Setup] = ()) -> Where:
+    """A process for every core that this one may use; this process alone without Dask, or on one core."""
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    if cores == 1 or find_spec("distributed") is None:
+        return HERE
+    return LocalWorkers(cores, tuple(setups))
+
+
 @dataclass(frozen=True)
 class LocalWorkers:
     """Processes of this machine with one thread each; one that is killed is started again."""
@@ -58,8 +73,11 @@ class LocalWorkers:
 
     def finished(self, tasks: Sequence[Task]) -> Generator[tuple[Task, Result]]:
         distributed = dask_distributed()
+        import dask
+
         with (
             quiet(),
+            dask.config.set(KEEP_MEMORY),
             distributed.LocalCluster(
                 n_workers=min(self.number, len(tasks)),
                 threads_per_worker=1,

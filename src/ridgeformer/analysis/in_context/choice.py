@@ -24,6 +24,7 @@ from ridgeformer.analysis.in_context.predictors import (
     Ridge,
     Smoothing,
     exponents,
+    metric_influence,
     neighbours,
     ridge_influence,
 )
@@ -209,13 +210,12 @@ class Numbers:
         agreement = dict(self.agreement)
         landmarks = self.prompt.phi.flatten(0, 1)[:MOST_LANDMARKS]
         tried = ridges[:-1:EVERY]
-        metrics = torch.stack(
-            [
-                FixedMetric(
-                    r * self.unit, self.view.kernel, landmarks, self.prompt.supports
-                ).influence(self.prompt)
-                for r in tried
-            ]
+        metrics = metric_influence(
+            self.prompt,
+            self.view.kernel,
+            landmarks,
+            self.prompt.supports,
+            [r * self.unit for r in tried],
         )
         by_metric = influence_agreement(observations.influence, metrics).mean(-1)
         agreement[METRIC] = float(by_metric.max())

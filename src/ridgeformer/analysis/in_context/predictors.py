@@ -129,19 +129,33 @@ class FixedMetric(Predictor):
     name = "similarity in a fixed metric"
 
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        phi, query = prompt.phi.double(), prompt.phi_query.double()
-        among = self.kernel(self.landmarks[None], self.landmarks[None])[0]
-        per_landmark = self.supports / len(self.landmarks)
-        among = among + self.ridge / per_landmark * torch.eye(len(among), dtype=among.dtype)
-        each = self.landmarks.expand(len(prompt), -1, -1)
-        # (C + λI)⁻¹ by Woodbury's identity, so that kernels without features of their own are served too.
-        # One system serves all prompts: its right-hand sides are the supports of every one.
-        across = self.kernel(each, phi)
-        columns = across.movedim(1, 0).flatten(1)
-        solved = torch.linalg.solve(among, columns).unflatten(1, across.shape[::2]).movedim(1, 0)
-        explained = self.kernel(query, each) @ solved
-        weights: Tensor = self.kernel(query, phi) - explained
-        return weights @ prompt.y.double()
+        weights = metric_influence(prompt, self.kernel, self.landmarks, self.supports, [self.ridge])
+        return weights[0].mT @ prompt.y.double()
+
+
+def metric_influence(
+    prompt: Prompt,
+    kernel: Kernel,
+    landmarks: Float[Tensor, "n p"],
+    supports: int,
+    ridges: Sequence[float],
+) -> Float[Tensor, "grid batch k q"]:
+    """The influence of `FixedMetric` for each λ, all from one eigendecomposition of the landmarks' kernel matrix.
+
+    (C + λI)⁻¹ comes from Woodbury's identity, so that kernels without features of their own are served too.
+    """
+    phi, query = prompt.phi.double(), prompt.phi_query.double()
+    values, vectors = torch.linalg.eigh(kernel(landmarks[None], landmarks[None])[0])
+    each = landmarks.expand(len(prompt), -1, -1)
+    of_supports, of_queries = kernel(phi, each) @ vectors, kernel(query, each) @ vectors
+    across = kernel(phi, query)
+    per_landmark = supports / len(landmarks)
+    return torch.stack(
+        [
+            across - (of_supports / (values.clamp(min=0) + ridge / per_landmark)) @ of_queries.mT
+            for ridge in ridges
+        ]
+    )
 
 
 @dataclass(frozen=True)
