@@ -32,9 +32,9 @@ ALLOWED_FAILURES = 1
 """How many workers of this machine a task may lose before it is set aside."""
 TRANSFER = 30.0
 """Seconds until a result that was ready counts as lost with its worker."""
-KEEP_MEMORY = {"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": 2**30}
-"""Dask makes its workers give back every 64 KiB at once, and to ask the system for the same memory again and again took a third
-of their time."""
+ENVIRONMENT = {"OMP_NUM_THREADS": 1, "MKL_NUM_THREADS": 1, "OPENBLAS_NUM_THREADS": 1}
+"""Of workers. Dask would also set a threshold at which memory is given back, with which the system is asked for every tensor anew:
+language models spent a third of their time there."""
 TICK = 1.0
 """Seconds between looks at whether the scheduler and workers are still there."""
 
@@ -77,7 +77,7 @@ class LocalWorkers:
 
         with (
             quiet(),
-            dask.config.set(KEEP_MEMORY),
+            dask.config.set({"distributed.nanny.pre-spawn-environ": ENVIRONMENT}),
             distributed.LocalCluster(
                 n_workers=min(self.number, len(tasks)),
                 threads_per_worker=1,
