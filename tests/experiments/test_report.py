@@ -156,7 +156,14 @@ def test_files_are_whole_or_not_there(tmp_path):
 
 def test_the_table_says_in_what_settings(fast_report):
     findings, out = fast_report
-    assert HEADER == ["theorem", "settings", "cases", "worst measured/bound", "median", "holds"]
+    assert HEADER == [
+        "theorem",
+        "settings",
+        "cases",
+        "worst measured/bound",
+        "loosest part",
+        "holds",
+    ]
     ((title, table),) = verify_page(findings, 0, True).terminal.items()
     shown = io.StringIO()
     Console(file=shown, width=80).print(terminal_table(title, table))

@@ -27,6 +27,7 @@ def verify(
     """Measure every theorem as measured/bound, and draw it; exit 1 if one does not hold."""
     from ridgeformer.experiments import THEOREMS, chosen
     from ridgeformer.experiments import verify as run
+    from ridgeformer.experiments.theorems.page import shortfalls
 
     where, kept = plan(context, out, workers, scheduler, store)
     theorems = chosen(THEOREMS, only or [])
@@ -34,4 +35,9 @@ def verify(
     failed = [finding.name for finding in findings if not finding.holds]
     if failed:
         typer.echo(f"Does not hold: {', '.join(failed)}.", err=True)
+        for finding in findings:
+            said = shortfalls(finding)
+            more = f" {len(said) - 1} other parts miss theirs, too." if len(said) > 1 else ""
+            if said:
+                typer.echo(f"{finding.name}: {said[0]}.{more}", err=True)
         raise typer.Exit(1)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from ridgeformer.experiments.finding import (
     Figure,
     Finding,
     Line,
+    Part,
     Table,
 )
 from ridgeformer.registry import Registry
@@ -34,11 +35,24 @@ EQUAL = 1e-8
 LEAST = 1e-17
 """What is drawn for smaller values on a logarithmic axis, which cannot show 0."""
 
+DOMINATES = 0.9
+"""The part of a bound that one of its terms must be, so that the case says something about this term.
+
+A term that is ten times too large is then noticed wherever a fifth of the bound must be reached, also if the
+error makes it the largest where another one was.
+"""
+
 MEASURES = {
     "cases": "how many pairs of a measured value and its bound were compared",
     "worst": "the largest measured/bound of all cases",
     "median": "the median measured/bound of all cases",
-    "must reach": "the least measured/bound that the worst case must reach",
+    "must reach": "the least measured/bound that each part must reach, unless it says so itself",
+    "loosest": "the largest measured/bound of the line, step or term that comes nearest to what it must reach",
+}
+REACHED, ASKED = "reached", "asked"
+PARTS = {
+    REACHED: "the largest measured/bound of one line, step or term",
+    ASKED: "what this line, step or term must reach",
 }
 
 
@@ -52,6 +66,8 @@ class Outcome:
     lines: Sequence[Line]
     axes: Axes
     tables: Sequence[Table] = ()
+    parts: Sequence[Part] = ()
+    """Lines, steps and terms that are judged one by one; if none is named, all cases together."""
 
     @property
     def worst(self) -> float:
@@ -74,8 +90,12 @@ class Theorem(ABC):
     """What is counted as measured, and on what, where the statement does not say so."""
     see: str
     """One sentence that says what the figure shows."""
-    attained: float = 0.1
-    """The least measured/bound that some case must reach, or the bound would be vacuous."""
+    attained: float = 0.25
+    """The least measured/bound that each line, step and term must reach, or the bound would be vacuous.
+
+    A part that cannot says so itself, where it is measured. Above 0.1 nothing that is ten times too large
+    passes, however tight it was.
+    """
     equality: bool = False
     """Whether every case must reach it, up to EQUAL."""
 
@@ -111,8 +131,20 @@ class Verdict:
         return not self.outcome.worst <= 1 + ROUND_OFF
 
     @property
+    def parts(self) -> list[Part]:
+        """Every line, step and term, with what it must reach."""
+        every = self.theorem.attained
+        parts = self.outcome.parts or [Part("all cases", self.outcome.worst)]
+        return [replace(p, asked=every if p.asked is None else p.asked) for p in parts]
+
+    @property
+    def loosest(self) -> Part:
+        """The part that comes nearest to what it must reach, or misses it by most."""
+        return min(self.parts, key=slack)
+
+    @property
     def vacuous(self) -> bool:
-        return self.outcome.worst < self.theorem.attained
+        return slack(self.loosest) < 1
 
     @property
     def holds(self) -> bool:
@@ -126,16 +158,20 @@ class Verdict:
 
     def finding(self, seed: int) -> Finding:
         theorem, outcome = self.theorem, self.outcome
-        values = (int(outcome.ratios.size), outcome.worst, outcome.median, theorem.attained)
+        loosest, attained = self.loosest, theorem.attained
+        values = (outcome.ratios.size, outcome.worst, outcome.median, attained, loosest.reached)
         numbers = Collector(0, seed)
-        for measure, value in zip(MEASURES, values, strict=True):
+        for measure, value in zip(MEASURES, map(float, values), strict=True):
             numbers.exact(measure, theorem.name, value)
+        for part in self.parts:
+            numbers.exact(REACHED, theorem.name, part.reached, part=part.name)
+            numbers.exact(ASKED, theorem.name, part.asked or 0.0, part=part.name)
         return Finding(
             theorem.name,
             seed,
             0,
-            {"settings": outcome.settings},
-            MEASURES,
+            {"settings": outcome.settings, "loosest": loosest.name},
+            MEASURES | PARTS,
             numbers.numbers,
             title=theorem.title,
             statement=theorem.statement,
@@ -146,29 +182,93 @@ class Verdict:
         )
 
 
+def slack(part: Part) -> float:
+    """How many times over a part reaches what it must."""
+    return part.reached / part.asked if part.asked else inf
+
+
 @dataclass
 class Measurement:
-    """Collects what is measured for one theorem: ratios to bounds, and the lines of its figure."""
+    """Collects what is measured for one theorem: ratios to bounds, and the lines of its figure.
+
+    Cases belong to a part of the bound: a line, one of its steps, or a term. Each part must reach what the
+    theorem says (`attained`), or what is said with it (`reach`).
+    """
 
     ratios: list[np.ndarray] = field(default_factory=list)
+    parts: dict[str, Part] = field(default_factory=dict)
     points: dict[str, dict[Any, float]] = field(default_factory=dict)
     """By the name of a line its y at each x."""
     bounds: dict[str, str] = field(default_factory=dict)
     """The lines that are bounds, each with the line that it belongs to, or ""."""
     straight: list[Line] = field(default_factory=list)
     """Vertical and horizontal lines."""
+    lines: dict[str, int] = field(default_factory=dict)
+    """How many cases each line has that is compared step by step."""
 
-    def count(self, *quotients: Values) -> None:
-        """Adds cases by their measured/bound."""
-        self.ratios += [np.asarray(q, dtype=float).ravel() for q in quotients]
+    def count(self, *quotients: Values, part: str = "", reach: float | None = None) -> None:
+        """Adds cases by their measured/bound; those of no part are only asked not to exceed 1."""
+        for quotient in quotients:
+            flat = np.asarray(quotient, dtype=float).ravel()
+            self.ratios.append(flat)
+            if part:
+                self.judge(part, float(flat.max(initial=0.0)), reach)
 
-    def compare(self, measured: Values, bound: Values, floor: float = 0.0) -> None:
+    def judge(self, part: str, reached: float, reach: float | None = None) -> None:
+        """Notes that a part reaches so much of its bound; the most that it is ever said to reach counts."""
+        known = self.parts.get(part, Part(part, 0.0))
+        asked = known.asked if reach is None else reach
+        self.parts[part] = Part(part, max(known.reached, reached), asked)
+
+    def compare(
+        self,
+        measured: Values,
+        bound: Values,
+        floor: float = 0.0,
+        *,
+        part: str = "",
+        reach: float | None = None,
+    ) -> None:
         """Adds the cases whose value or bound is above the floor."""
-        self.count(ratios(measured, bound, floor))
+        self.count(ratios(measured, bound, floor), part=part, reach=reach)
 
-    def between(self, measured: Values, lower: Values, upper: Values, allowance: Values) -> None:
-        """Adds cases on both sides of a statement."""
-        self.count(both_sides(measured, lower, upper, allowance))
+    def compare_terms(
+        self,
+        part: str,
+        measured: Values,
+        terms: Mapping[str, Values],
+        floor: float = 0.0,
+        reach: float | None = None,
+    ) -> None:
+        """Compares with a bound that is the sum of these terms, each of which is a part of its own.
+
+        A term is judged by the cases in which it is nearly all of the bound.
+        """
+        *each, measured = np.broadcast_arrays(*map(np.asarray, (*terms.values(), measured)))
+        bound = np.asarray(sum(each))
+        self.compare(measured, bound, floor)
+        for name, term in zip(terms, each, strict=True):
+            mine = term >= DOMINATES * bound
+            found = ratios(measured[mine], bound[mine], floor)
+            self.judge(joined(part, name), float(found.max(initial=0.0)), reach)
+
+    def between(
+        self,
+        measured: Values,
+        lower: Values,
+        upper: Values,
+        allowance: Values,
+        *,
+        part: str = "",
+        reach: float | None = None,
+    ) -> None:
+        """Adds cases on both sides of a statement, each of which is a part if it says something."""
+        for side, quotients in zip(
+            SIDES, each_side(measured, lower, upper, allowance), strict=True
+        ):
+            self.count(
+                quotients, part=joined(part, side) if part and quotients.size else "", reach=reach
+            )
 
     def draw(self, name: str, x: float | str, values: Values) -> None:
         """Draws the largest of all values that the line of that name is given at x."""
@@ -194,20 +294,61 @@ class Measurement:
         bound: Values,
         floor: float = 0.0,
         said: str = "bound",
+        *,
+        reach: float | None = None,
+        each: bool = False,
     ) -> None:
-        """Compares, and draws the largest measured value and the largest bound at x."""
-        self.compare(measured, bound, floor)
+        """Compares, and draws the largest measured value and the largest bound at x.
+
+        The line is one part of the bound, or every x is, if `each` is set.
+        """
+        part = joined(name, x if isinstance(x, str) else f"{x:.4g}") if each else name
+        self.compare(measured, bound, floor, part=part, reach=reach)
         self.draw(name, x, measured)
         self.draw_bound(name, x, bound, said)
 
     def by_step(
-        self, name: str, measured: Steps, bound: Steps, floor: float = 0.0, first: int = 1
+        self,
+        name: str,
+        measured: Steps,
+        bound: Steps,
+        floor: float = 0.0,
+        first: int = 1,
+        *,
+        reach: float | Sequence[float] | None = None,
+        whole: bool = False,
     ) -> None:
-        """Compares the steps from `first` on, and draws the worst of every step."""
-        self.compare(measured[first:], bound[first:], floor)
+        """Compares the steps from `first` on, and draws the worst of every step.
+
+        Each step t ≥ 1 is a part of the bound, but for those that lie below the floor; `reach` is for all of
+        them, or has one entry for each. The line is one part if it is judged as a `whole`.
+        """
+        self.compare_steps(name, measured, bound, floor, first, reach=reach, whole=whole)
         self.draw_steps(name, measured)
         for t, at_step in enumerate(bound):
             self.draw_bound(name, t, at_step)
+
+    def compare_steps(
+        self,
+        name: str,
+        measured: Steps,
+        bound: Steps,
+        floor: float = 0.0,
+        first: int = 1,
+        *,
+        reach: float | Sequence[float] | None = None,
+        whole: bool = False,
+    ) -> None:
+        """Compares step by step, as `by_step` does, and draws nothing."""
+        if first == 0:
+            self.compare(measured[0], bound[0], floor)
+        self.lines.setdefault(name, 0)
+        for t in range(max(first, 1), len(measured)):
+            quotients = ratios(measured[t], bound[t], floor)
+            self.lines[name] += quotients.size
+            asked = reach[t - 1] if isinstance(reach, Sequence) else reach
+            here = name if whole else f"{name}, t = {t}"
+            self.count(quotients, part=here if quotients.size else "", reach=asked)
 
     def mark(self, x: float, said: str, of: str = "") -> None:
         """Draws a dotted vertical line, over all that is drawn so far, where the theory puts a failure."""
@@ -232,7 +373,11 @@ class Measurement:
             )
             for name, line in self.points.items()
         ]
-        return Outcome(settings, np.concatenate(self.ratios), lines + self.straight, axes)
+        for name, cases in self.lines.items():
+            if not cases:  # all steps lie below the floor, so that nothing is known of the line
+                self.judge(name, 0.0)
+        ratios, drawn = np.concatenate(self.ratios), lines + self.straight
+        return Outcome(settings, ratios, drawn, axes, parts=list(self.parts.values()))
 
 
 def joined(of: str, said: str) -> str:
@@ -250,13 +395,23 @@ def ratios(measured: Values, bound: Values, floor: float) -> np.ndarray:
     return quotients.ravel()
 
 
+SIDES = ("at most", "at least")
+
+
 def both_sides(measured: Values, lower: Values, upper: Values, allowance: Values) -> np.ndarray:
     """measured/upper and lower/measured, flat. The allowance is the certificate's, added to the bounds.
 
     Where a bound is infinite, or the lower one not above the allowance, it says nothing.
     """
+    return np.concatenate(each_side(measured, lower, upper, allowance))
+
+
+def each_side(
+    measured: Values, lower: Values, upper: Values, allowance: Values
+) -> tuple[np.ndarray, np.ndarray]:
+    """Both parts of `both_sides`, one by one."""
     given = map(np.asarray, (measured, lower, upper, allowance))
     measured, lower, upper, allowance = np.broadcast_arrays(*given)
     below, above = lower > allowance, np.isfinite(upper)
-    highest = measured[above] / (upper + allowance)[above]
-    return np.append(highest, (lower - allowance)[below] / np.maximum(measured[below], 1e-300))
+    highest: np.ndarray = measured[above] / (upper + allowance)[above]
+    return highest, (lower - allowance)[below] / np.maximum(measured[below], 1e-300)

@@ -17,12 +17,13 @@ from ridgeformer.compiler import (
     compile,
 )
 from ridgeformer.compiler.catalogue import MAX_NORM, MAX_TARGET, attempts
+from ridgeformer.compiler.certificate import largest_eigenvalue
 from ridgeformer.compiler.job import Dtype
 from ridgeformer.compiler.targets import Target
 from ridgeformer.kernels import KERNELS, Kernel, Linear
 from ridgeformer.models import trajectory
 from ridgeformer.models.reference import interval_of
-from ridgeformer.solvers import SOLVERS, Solver, kernel_eigenvalues, krr, make_solver, solve
+from ridgeformer.solvers import SOLVERS, Solver, krr, make_solver, solve
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
@@ -85,10 +86,17 @@ class Case:
     features: int = 4
     ridge: float = 1.0
     steps: int = 4
+    outputs: int = 1
+    dtype: Dtype = "float64"
+    looped: bool = False
+    called: str = ""
+    """What it is called, if not by its parts."""
     models: dict[tuple[int, int, int], CompiledModel] = field(default_factory=dict, repr=False)
 
     @property
     def label(self) -> str:
+        if self.called:
+            return self.called
         parts = [self.solver.name]
         if self.solver.precondition != "none":
             parts.append(self.solver.precondition)
@@ -102,23 +110,34 @@ class Case:
                 parts.append("softmax attention")
         return ", ".join(parts)
 
+    @property
+    def taken(self) -> int | None:
+        """How many steps a looped model is asked for; None leaves nothing to ask."""
+        return self.steps if self.looped else None
+
     def model(
-        self, *, features: int | None = None, outputs: int = 1, steps: int | None = None
+        self,
+        *,
+        features: int | None = None,
+        outputs: int | None = None,
+        steps: int | None = None,
     ) -> CompiledModel:
         """The compiled model, which is kept for the next theorem."""
         if self.to is None:
             raise Refusal("Nothing is compiled without a target: give `to`.")
-        key = features or self.features, outputs, steps or self.steps
+        key = features or self.features, outputs or self.outputs, steps or self.steps
         if key not in self.models:
             smooths = self.solver.smooths  # which takes one step, and no ridge
             self.models[key] = compile(
                 self.solver,
                 features=key[0],
-                outputs=outputs,
+                outputs=key[1],
                 steps=1 if smooths else key[2],
                 ridge=None if smooths else self.ridge,
                 kernel=self.kernel,
                 to=self.to,
+                dtype=self.dtype,
+                looped=self.looped,
             )
         return self.models[key]
 
@@ -145,12 +164,12 @@ class Case:
                     target = products.max_target
         generator = torch.Generator().manual_seed(seed)
         points = ball(generator, radius, count, most + 2, self.features)
-        y = torch.randn(count, most, 1, generator=generator, dtype=torch.float64)
+        y = torch.randn(count, most, self.outputs, generator=generator, dtype=torch.float64)
         y = y.clamp(-target, target)
         for _ in range(60):
             prompt = Prompt(points[:, :most], y, points)
-            if float(kernel_eigenvalues(prompt, self.kernel).max()) <= top:
-                return prompt
+            if float(largest_eigenvalue(prompt, self.kernel).max()) <= top:
+                return prompt.to(getattr(torch, self.dtype))
             points = 0.8 * points
         raise Refusal(
             f"{most} supports of the {self.kernel.name} kernel have eigenvalues above `max_eigenvalue` = "

@@ -24,6 +24,7 @@ from ridgeformer.experiments.theorems.base import (
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.hard import (
+    NEARLY,
     hard_for_krylov,
     promise,
     prompt_of_modes,
@@ -133,6 +134,9 @@ class DoublingRates(Theorem):
                     errors = prediction_errors(model, prompt)
                     allowed = promise(model) * float(krr(prompt, ridge=RIDGE).abs().max())
                     m.compare(errors[1:], bound[1:] + allowed)
+                    if prompt is worst:  # but for steps at which the allowance is most of the bound
+                        part, most = f"{name}, worst, κ = {condition:g}", bound + allowed
+                        m.compare_steps(part, errors, most, 100 * allowed, reach=NEARLY)
                     if condition > 1e3 and prompt is not worst:
                         m.draw_steps(name, errors)
                         for t, at_step in enumerate(bound):
@@ -168,7 +172,7 @@ class DoublingWorstMode(Theorem):
                     predicted = factor(condition, t)
                     if predicted < 1e-6:  # round-off in 1 − σα
                         break
-                    m.compare(worst, predicted)
+                    m.compare(worst, predicted, part=f"{name}, κ = {condition:g}, t = {t}")
                     if condition > 100:
                         m.draw(name, t, worst)
                         m.draw_bound(name, t, predicted, "theory")
@@ -219,7 +223,9 @@ class DepthLaw(Theorem):
                         m.draw_bound(name, condition, layers, "law")
                     within = layers <= limit and not (method.adapts and steps > WORST_CG)
                     if within and steps > 1:
-                        m.count(at_threshold(method, condition, tolerance, steps, seed))
+                        quotients = at_threshold(method, condition, tolerance, steps, seed)
+                        part = f"{name}, κ = {condition:g}, ε = {tolerance:g}"
+                        m.count(quotients, part=part, reach=NEARLY)
                         if tolerance == 1e-6:
                             m.draw(name, condition, layers)
         settings = f"5 methods, 5 condition numbers, 3 tolerances, models of up to {limit} layers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ridgeformer.compiler import LinearAttention
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled
+from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, krr, solve
 from ridgeformer.tasks import PrescribedSpectrum
@@ -41,8 +42,10 @@ class FiniteTermination(Theorem):
                 error = (run.predictions - exact).abs() / float(exact.abs().max())
                 energy = energy_error(run.states["alpha"], prompt, ridge=1.0)[: p + 1]
                 m.compare(error[p + 1 :], HALF_THE_DIGITS)
+                part = f"{name}, rank {p}, α_p"
                 m.compare(left, energy)  # α_t is not nearer
-                m.compare(energy[p], left)  # α_p is as near
+                m.compare(left, energy[p], part=f"{part}: at least", reach=NEARLY)
+                m.compare(energy[p], left, part=f"{part}: at most", reach=NEARLY)
                 m.draw_steps(f"{name}, rank {p}", error)
         settings = f"rank 2, 4, 6, {prompts} prompts of 16 supports"
         return m.outcome(settings, Axes("step", "|f_t − f*| / max|f*|"))

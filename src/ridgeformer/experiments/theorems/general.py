@@ -8,13 +8,15 @@ from collections.abc import Iterable
 import torch
 
 from ridgeformer import theory
-from ridgeformer.compiler import Interpolated
+from ridgeformer.compiler import Interpolated, LinearAttention
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import Case, compiled_cases, numeric_cases
+from ridgeformer.experiments.theorems.hard import NEARLY
+from ridgeformer.experiments.theorems.kinds import expected, held, kinds
 from ridgeformer.experiments.theorems.sizes import parameters_of, same
-from ridgeformer.kernels import Kernel
-from ridgeformer.models import reference, trajectory
-from ridgeformer.solvers import EagerMachine, krr, solve
+from ridgeformer.kernels import Kernel, Linear
+from ridgeformer.models import trajectory
+from ridgeformer.solvers import EagerMachine, Solver, krr, solve
 from ridgeformer.tasks import Prompt
 
 
@@ -46,6 +48,8 @@ class GeneralTheorem(Theorem):
         m = Measurement()
         for case, outcome in measured:
             m.count(outcome.ratios)
+            for part in outcome.parts:
+                m.judge(part.name, part.reached, part.asked)
             for line in outcome.lines:
                 name, of = (
                     text.replace(case.label, case.solver.name) for text in (line.name, line.of)
@@ -67,6 +71,12 @@ def allowed_error(case: Case, predictions: torch.Tensor) -> float:
     return certificate.relative_error * float(predictions.abs().max())
 
 
+LONG = 150
+"""Supports of a long prompt: linear attention sums over more than two of its chunks."""
+LONGEST = 2200
+"""Supports of the longest: more than one of the blocks in which a layer takes tokens."""
+
+
 class CompiledIsSolver(GeneralTheorem):
     name = "compiled-is-solver"
     title = "A compiled transformer is its solver, at every step"
@@ -74,25 +84,37 @@ class CompiledIsSolver(GeneralTheorem):
     measured = (
         "Inside its domain the predictions that a compiled model holds after each step differ from the "
         "solver's by at most what its certificate promises: 1e-9 of the largest prediction where products "
-        "are exact, the certified tolerance where they are interpolated."
+        "are exact, 1e-3 in float32, the certified tolerance where products are interpolated. Every kind of "
+        "compiled model is among the cases, one that solves every prefix at each of its prefixes, and linear "
+        "attention also on prompts that are longer than the chunks in which it sums."
     )
     see = "The largest difference after each step, by solver; interpolated products stay far below their certificate."
 
-    def inapplicable(self, case: Case) -> str | None:
-        features = case.to is not None and case.model().certificate.space != "dual"
-        if features and has_polynomials(case):
-            return "In feature space a method with inner products has iterates of its own."
-        return super().inapplicable(case)
+    def cases(self, fast: bool) -> Iterable[Case]:
+        return [*kinds().values(), *compiled_cases(fast)]
 
     def measure_on(self, case: Case, seed: int, fast: bool) -> Outcome:
         m, model = Measurement(), case.model()
-        for supports in (1, 12):
-            prompt = case.prompts(4 if fast else 32, seed, supports)
-            expected = reference(model, prompt).predictions
-            difference = (trajectory(model, prompt).predictions - expected).abs()
-            m.compare(difference, allowed_error(case, expected))
+        for supports, prompts in supports_of(case, fast).items():
+            prompt = case.prompts(prompts, seed, supports)
+            right = expected(model, prompt, case.taken)
+            difference = (held(model, prompt, case.taken) - right).abs()
+            m.compare(difference, allowed_error(case, right))
             m.draw_steps(case.label, difference)
         return m.outcome(case.label, Axes("step", "|model − solver|"))
+
+
+def supports_of(case: Case, fast: bool) -> dict[int, int]:
+    """Numbers of supports, each with how many prompts of them are tried."""
+    some = dict.fromkeys((1, 12), 4 if fast else 32)
+    # Other kernels have eigenvalues that grow with the number of supports.
+    if isinstance(case.to, LinearAttention) and isinstance(case.kernel, Linear) and case.called:
+        return some | {LONG: 1} | ({LONGEST: 1} if case.called in ONE_OF_EACH else {})
+    return some
+
+
+ONE_OF_EACH = ("linear attention", "causal")
+"""Kinds that sum over tokens in different ways, which are tried on the longest prompts."""
 
 
 class PolynomialRate(GeneralTheorem):
@@ -105,7 +127,7 @@ class PolynomialRate(GeneralTheorem):
         "meets the bound."
     )
     see = "Errors of predictions after each step, under the bound of each solver's own polynomials."
-    attained = 0.1
+    attained = 0.25
 
     def inapplicable(self, case: Case) -> str | None:
         return has_polynomials(case)
@@ -127,8 +149,20 @@ class PolynomialRate(GeneralTheorem):
                 case.solver, prompt, steps=case.steps, interval=interval, **case.system
             )
             error = (run.predictions - exact).abs()
-            m.by_step(case.label, error, bound + allowed)
+            m.compare(error[1:], bound[1:] + allowed)
+            # Steps at which the allowance is most of the bound say nothing of it. With some kernels a single
+            # mode lies near a zero of the polynomial: each step of a solver is judged over all kernels.
+            most, floor = bound + allowed, 100 * allowed
+            # A preconditioner leaves one support nothing to do, and its steps are judged by random prompts.
+            reach = NEARLY if case.solver.precondition == "none" else 0.15
+            m.compare_steps(solver_label(case.solver), error, most, floor, reach=reach)
+            m.by_step(case.label, error, most, floor, whole=True, reach=0.1)
         return m.outcome(case.label, Axes("step", "|f_t − f*|"))
+
+
+def solver_label(solver: Solver) -> str:
+    none = solver.precondition == "none"
+    return solver.name if none else f"{solver.name}, {solver.precondition}"
 
 
 def has_polynomials(case: Case) -> str | None:
@@ -160,7 +194,7 @@ class InexactFixed(GeneralTheorem):
         "the largest mode. Every support is a query too; a prompt of one support comes nearest to the bound."
     )
     see = "Error of a prediction against the number of inexact steps: it comes to rest, as the bound does."
-    attained = 0.1
+    attained = 0.25
 
     def inapplicable(self, case: Case) -> str | None:
         return has_polynomials(case) or responds_to_errors(case)
@@ -183,7 +217,7 @@ class InexactFixed(GeneralTheorem):
                 bound = theory.perturbed_prediction_bound(
                     case.solver, prompt, steps=steps, residual_error=size, **case.system
                 )
-                m.at(case.label, steps, apart, bound, 1e-12)
+                m.at(case.label, steps, apart, bound, 1e-12, each=True)
         return m.outcome(case.label, Axes("steps", "|f̂_T − f_T|", log_x=True))
 
 

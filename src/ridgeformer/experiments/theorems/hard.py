@@ -23,6 +23,16 @@ def extrema(smallest: float, largest: float, steps: int) -> Tensor:
     return (largest + smallest) / 2 + (largest - smallest) / 2 * angles.cos()
 
 
+def met(condition: float, steps: int) -> float:
+    """1/(1 + c^−2t) with c = (√κ + 1)/(√κ − 1): the part of CG's bound that its worst spectrum meets."""
+    root = condition**0.5
+    return float(1 / (1 + ((root - 1) / (root + 1)) ** (2 * steps)))
+
+
+NEARLY = 0.99
+"""What is asked where a bound is met but for round-off, or where it is known how much of it is."""
+
+
 def rotation(batch: int, size: int, generator: torch.Generator) -> Tensor:
     drawn = torch.randn(batch, size, size, generator=generator, dtype=torch.float64)
     turned: Tensor = torch.linalg.qr(drawn).Q
@@ -68,6 +78,42 @@ def hard_for_feature_space(
     values, y, query = hard_modes(smallest, largest, steps)
     root = values.sqrt()
     return prompt_of_modes(values, y / root, query * root, batch, seed)
+
+
+def even_rotation(values: Tensor) -> Tensor:
+    """An orthogonal Q for which Q·diag(values)·Qᵀ has all of its diagonal entries equal."""
+    n, turned = len(values), values.diag()
+    q, mean = torch.eye(n, dtype=values.dtype), values.mean()
+    for i in range(n - 1):  # one rotation for each entry, in a plane with one on the other side
+        off = turned.diagonal() - mean
+        j = i + 1 + int((off[i + 1 :] * -off[i].sign()).argmax())
+        a, b, d = off[i], turned[i, j], off[j]
+        if abs(float(a)) < 1e-15 * float(mean):
+            continue
+        tangent = (-b + (b * b - a * d).sqrt()) / d  # a + 2bt + dt² = 0
+        cosine = 1 / (1 + tangent**2).sqrt()
+        plane = torch.eye(n, dtype=values.dtype)
+        plane[i, i] = plane[j, j] = cosine
+        plane[i, j], plane[j, i] = cosine * tangent, -cosine * tangent
+        turned, q = plane @ turned @ plane.T, plane @ q
+    return q
+
+
+def hard_for_jacobi(
+    smallest: float, largest: float, steps: int, scale: Tensor, ridge: float
+) -> Prompt:
+    """Badly scaled supports for which CG with Jacobi's preconditioner does as badly as it can.
+
+    A = D·S·D with a diagonal D ≥ 1 and an S whose diagonal is constant, so that Jacobi leaves S; its
+    eigenvalues, in [smallest, largest] with smallest ≥ λ, are the worst for so many steps.
+    """
+    values, y, query = hard_modes(smallest, largest, steps)
+    turn, scale = even_rotation(values), scale[:, None]
+    system = scale * (turn * values @ turn.T) * scale.T
+    phi = torch.linalg.cholesky(system - ridge * torch.eye(len(values), dtype=torch.float64))
+    target, seen = (scale * (turn @ v)[:, None] for v in (y, query))
+    at_query = torch.linalg.solve_triangular(phi, seen, upper=False)
+    return Prompt(phi[None], target[None], at_query.T[None])
 
 
 def hard_for_outputs(smallest: float, largest: float, steps: int, outputs: int) -> Prompt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from ridgeformer.compiler import CompiledModel, LinearAttention, compile
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.hard import (
     NEAR,
+    NEARLY,
     hard_for_fixed,
     hard_for_krylov,
     promise,
@@ -100,7 +102,10 @@ class Knob:
         model = model or built(name, prompt.features, steps, ridge, smallest, largest)
         error = scaled_error(model, prompt, ridge)
         bound = method.factor((largest + ridge) / (smallest + ridge), steps)
-        self.m.between(error, bound, bound, promise(model))
+        allowed, where = promise(model), ""
+        if bound > 100 * allowed:  # and else the certificate's allowance is most of it
+            where = f"{name}, T = {steps}, λ = {ridge:.3g}, from {smallest:.3g} to {largest:.3g}"
+        self.m.between(error, bound, bound, allowed, part=where, reach=NEARLY)
         if bound > self.drawn_above:
             x = model.transformer.config.n_layers if x is None else x
             self.m.draw(name, x, error.max())
@@ -177,7 +182,7 @@ class KnobConditioning(Theorem):
             task = PrescribedSpectrum(features=steps + 1, supports=24, condition=condition)
             error = scaled_error(adaptive, task.draw(batch, seed), ridge)
             bound = METHODS["cg"].factor(condition, steps)
-            knob.m.between(error, 0.0, bound, promise(adaptive))
+            knob.m.between(error, 0.0, bound, promise(adaptive))  # ordinary prompts meet nothing
             knob.m.draw("cg on ordinary prompts", condition, error)
         outside(knob, limits["chebyshev"], steps, 4 if fast else 12)
         for name, limit in limits.items():
@@ -205,7 +210,8 @@ def outside(knob: Knob, condition: float, steps: int, points: int) -> None:
         error = (predicted - exact).abs() / exact.abs()
         bound = theory.chebyshev_residual(value + ridge, (ridge, condition * ridge), steps)
         # The promise is relative to the largest value, which beyond the interval is the error's.
-        knob.m.between(error, bound, bound, promise(model) * max(1.0, bound))
+        part = f"{name}, κ = {x:.3g}"
+        knob.m.between(error, bound, bound, promise(model) * max(1.0, bound), part=part)
         knob.m.draw(name, x, error)
         knob.m.draw_bound(name, x, bound, "predicted")
 
@@ -267,7 +273,11 @@ def unfitted(knob: Knob, ridges: list[float], smallest: float, largest: float, s
             drawn = prompt_of_modes(modes, y, y, knob.batch, knob.seed)
             prompt = Prompt(drawn.phi, drawn.y, drawn.phi)
             misfit = (drawn.y - model.predict(prompt)).norm(dim=1)  # ‖y‖ = 1
+            # The first mode meets the lower bound, the last one the upper bound.
+            most, least = (inf, lower) if name == "first" else (upper, 0.0)
             knob.m.between(misfit, lower, upper, promise(model))
+            part = f"misfit, {name} mode, λ = {ridge:.3g}"
+            knob.m.between(misfit, least, most, promise(model), part=part, reach=0.1)
             knob.m.draw(f"misfit, {name} mode", ridge, float(misfit.max()))
         if lower > 0:
             knob.m.draw_bound("misfit, first mode", ridge, lower, "at least")

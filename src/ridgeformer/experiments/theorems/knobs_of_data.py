@@ -13,7 +13,7 @@ from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttentio
 from ridgeformer.compiler.domain import LARGEST_NORMALISER
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled
-from ridgeformer.experiments.theorems.hard import NEAR, promise, prompt_of_modes, rotation
+from ridgeformer.experiments.theorems.hard import NEAR, NEARLY, promise, prompt_of_modes, rotation
 from ridgeformer.kernels import Exponential
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, effective_dimension
@@ -62,6 +62,10 @@ class KnobCollinear(Theorem):
                 error = relative_energy(cg, prompt)
                 # At d = T the floor is the error itself.
                 m.between(error, floor, floor if d == steps else upper, promise(cg))
+                if d == steps:
+                    m.between(
+                        error, floor, floor, promise(cg), part=f"{cg_name}, d = T", reach=NEARLY
+                    )
                 m.draw(cg_name, d, error)
                 if floor.max() > 1e-17:
                     m.draw_bound(cg_name, d, floor.max(), "floor")
@@ -70,7 +74,10 @@ class KnobCollinear(Theorem):
                 level = theory.chebyshev_factor(1 + tops[d] / RIDGE, steps)
                 least = level * (energies[:, 0].sqrt() / whole).numpy()
                 slow = relative_energy(fixed, prompt)
-                m.between(slow, least, level, promise(fixed))
+                # The largest mode alone is half of the energy or more, and with one place all of it.
+                m.between(
+                    slow, least, level, promise(fixed), part=f"{fixed_name}, d = {d}", reach=0.25
+                )
                 m.draw(fixed_name, d, slow.min())
                 m.draw_bound(fixed_name, d, least.min(), "at least")
         for t in depths:
@@ -154,8 +161,8 @@ class KnobTemperature(Theorem):
             seen = model.predict(prompt)
             cases = temperature_cases(seen, prompt, kernel)
             allowance = promise(model) * float(seen.abs().max()) * k**0.5
-            for case in cases:
-                m.between(*case, allowance)
+            for name, case in zip(CASES, cases, strict=True):
+                m.between(*case, allowance, part=name, reach=0.4)
             fit, new = ([v / size for v in case] for case in cases[-2:])
             if temperature == hot:  # half of a centred target is not fitted
                 m.count(0.5 / fit[0][centred])
@@ -176,6 +183,9 @@ class KnobTemperature(Theorem):
             f"3 kinds of prompt, {len(temperatures)} temperatures, {batch} prompts of {k} supports"
         )
         return m.outcome(settings, Axes("temperature τ", "relative to ‖y‖", log_x=True))
+
+
+CASES = ("hot limit", "cold limit", FIT, NEW)
 
 
 def temperature_cases(
@@ -260,7 +270,11 @@ class KnobWidth(Theorem):
                 floor = RIDGE * float(theory.rank_error(base, rank=width, ridge=RIDGE))
                 most = RIDGE * float(theory.resolvent_bound(distance, ridge=RIDGE))
                 upper = floor if name == LEADING else most
-                m.between(apart, floor, upper, promise(model) + unsolved)
+                # The leading directions meet what every width must lose; of random ones no width need.
+                part = f"{name}, m = {width}" if name == LEADING and width < features else ""
+                m.between(apart, floor, upper, promise(model) + unsolved, part=part, reach=NEARLY)
+                if name == RANDOM:
+                    m.between(apart, 0.0, upper, promise(model) + unsolved, part=name, reach=0.5)
                 beyond.add(model.transformer.config.d_model - width)
                 measured += name == LEADING and apart > 0.5
                 if width < features:  # with all features nothing is left but round-off

@@ -17,9 +17,10 @@ from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem, ratios
+from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.models import trajectory
-from ridgeformer.solvers import ConjugateGradient, krr
+from ridgeformer.solvers import ConjugateGradient, krr, solve
 from ridgeformer.tasks import Prompt
 from ridgeformer.tasks.learnable import normal
 from ridgeformer.theory.systems import lengths, spectral
@@ -127,10 +128,10 @@ def learned(family: Family, setting: Setting, width: int, seed: int, steps: int)
     return orthonormal(rows)
 
 
-def narrow_model(setting: Setting, rows: Tensor) -> CompiledModel:
+def narrow_model(setting: Setting, rows: Tensor, steps: int | None = None) -> CompiledModel:
     """CG on the kernel of the features that the rows of a projection leave."""
     model = compile(
-        ConjugateGradient(), features=FEATURES, steps=setting.steps(len(rows)), ridge=RIDGE,
+        ConjugateGradient(), features=FEATURES, steps=steps or setting.steps(len(rows)), ridge=RIDGE,
         kernel=setting.through(rows), to=setting.to,
     )  # fmt: skip
     d_model = model.transformer.config.d_model
@@ -212,8 +213,10 @@ def cases(seed: int, fast: bool) -> Iterator[NarrowCase]:
                 yield measured(setting, name, rows, prompt)
 
 
-def measured(setting: Setting, name: str, rows: Tensor, prompt: Prompt) -> NarrowCase:
-    model = narrow_model(setting, rows)
+def measured(
+    setting: Setting, name: str, rows: Tensor, prompt: Prompt, steps: int | None = None
+) -> NarrowCase:
+    model = narrow_model(setting, rows, steps)
     layer = model.heads(role="matvec")[0].layer
     site = f"blocks.{layer - 1}.resid_post"
     record = Record.of([site])
@@ -263,7 +266,11 @@ class NarrowWidth(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         m, models_run = Measurement(), list(cases(seed, fast))
-        m.count(resolvent_ratios(models_run), rank_ratios(models_run))
+        for c in models_run:
+            kernel = "linear" if c.setting.low_rank else "exponential"
+            part = f"{kernel} kernel, {c.name}, m = {c.width}"
+            m.compare(c.difference, c.bound, part=part, reach=0.15)
+        m.count(rank_ratios(models_run), part="at least, rank m", reach=NEARLY)
         shown = [c for c in models_run if c.setting.low_rank]
         for c in shown:
             m.draw(c.name, c.width, c.difference)
@@ -303,11 +310,35 @@ class NarrowQuery(Theorem):
         for c in models_run:
             error, bound = query_errors(c)
             if c.setting.low_rank:
-                m.at(c.name, c.width, error, bound)
+                m.at(c.name, c.width, error, bound, reach=REACHED[c.name])
                 m.draw(f"{c.name}, median", c.width, float(error.median()))
             else:
-                m.compare(error, bound)
+                m.compare(error, bound, part=f"exponential kernel, {c.name}", reach=0.003)
+        for steps in (1, 2):
+            alone = query_errors(stopped_early(seed, steps))
+            m.compare(*alone, part=f"depth, {steps} steps", reach=NEARLY)
         return m.outcome(told(models_run), Axes("features kept m", "|f_model − f*|, linear kernel"))
+
+
+REACHED = {"leading": 0.25, "random": 0.15, "learned": 0.01}
+"""What each projection must reach of the bound on predictions. Learned ones do better than any bound by norms
+alone can say: they reach .016."""
+
+
+def stopped_early(seed: int, steps: int) -> NarrowCase:
+    """All directions that the supports have, too few steps, and a query along the residual that is left.
+
+    Nothing is lost to the width, so that the term for the depth is all of the bound.
+    """
+    family = Family.drawn(seed)
+    prompt = family.prompts(4, seed + 1)
+    run = solve(ConjugateGradient(), prompt, steps=steps, ridge=RIDGE, states=True)
+    system = theory.preconditioned_system(prompt, ridge=RIDGE)
+    residual = prompt.y - system @ run.states["alpha"][-1]
+    along = torch.linalg.pinv(prompt.phi) @ system @ residual
+    query = (along / along.norm(dim=1, keepdim=True)).mT
+    hard = Prompt(prompt.phi, prompt.y, query)
+    return measured(LINEAR, "all", leading(family, SUPPORTS), hard, steps)
 
 
 def query_errors(case: NarrowCase) -> tuple[Tensor, Tensor]:

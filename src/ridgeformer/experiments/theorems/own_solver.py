@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -50,7 +50,7 @@ class OnOneCase(Theorem):
         )
 
     def measure(self, seed: int, fast: bool) -> Outcome:
-        return self.theorem.measure_on(self.case, seed, fast)
+        return replace(self.theorem.measure_on(self.case, seed, fast), parts=())
 
 
 @dataclass(frozen=True)

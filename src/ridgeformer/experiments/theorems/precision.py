@@ -88,7 +88,7 @@ class SinglePrecision(Theorem):
                 solver, prompt, alphas, ridge=RIDGE, interval=interval, unit=unit
             )
             if size == SIZES[0]:
-                m.at(solver.name, condition, error, bound)
+                m.at(solver.name, condition, error, bound, reach=0.003)
                 double = run_model(solver, prompt, top, steps, "float64").predictions
                 m.draw(f"{solver.name}, float64", condition, (double - exact).abs())
             else:

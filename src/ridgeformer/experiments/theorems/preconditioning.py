@@ -12,6 +12,7 @@ from ridgeformer.compiler import Exact, LinearAttention
 from ridgeformer.experiments.theorems.base import Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.depth import STEPS
+from ridgeformer.experiments.theorems.hard import NEARLY, hard_for_jacobi, met
 from ridgeformer.solvers import ConjugateGradient, krr
 from ridgeformer.solvers.machine import Precondition
 from ridgeformer.tasks import KernelDraw, Prompt
@@ -67,8 +68,9 @@ def compare_scaling(m: Measurement, prompt: Prompt, ridge: float, scaling: Tenso
     jacobi = theory.preconditioned_condition(prompt, ridge=ridge, precondition="jacobi")
     bound = theory.jacobi_condition_bound(prompt, scaling, ridge=ridge)
     system = theory.preconditioned_system(prompt, ridge=ridge)
-    m.compare(jacobi, bound)
-    m.compare(bound, prompt.supports * condition_of(system, scaling))
+    most = prompt.supports * condition_of(system, scaling)
+    m.compare(jacobi, bound, part="cond(S_J) by λ_max(S_J)", reach=NEARLY)
+    m.compare(bound, most, part="λ_max(S_J) by k", reach=NEARLY)
 
 
 class DiagonalPreconditioners(Theorem):
@@ -94,9 +96,13 @@ class DiagonalPreconditioners(Theorem):
         compare_scaling(m, prompt, RIDGE, optimised(prompt, RIDGE, 20 if fast else 100))
         tight, ridge = nearly_tight()
         compare_scaling(m, tight, ridge, torch.ones_like(tight.y))
+        for t in range(1, steps + 1):
+            hardest(m, t)
+        orthogonal(m, steps)
         settings = (
-            f"{prompts} prompts of {SUPPORTS} badly scaled supports, {steps} steps; 5 diagonals, one of "
-            "them optimised, and the nearly tight case"
+            f"{prompts} prompts of {SUPPORTS} badly scaled supports, {steps} steps; for each step the badly scaled "
+            "supports that are hardest for it, and orthogonal ones; 5 diagonals, one of them optimised, and the "
+            "nearly tight case"
         )
         return m.outcome(settings, STEPS)
 
@@ -110,4 +116,33 @@ def jacobi_rates(m: Measurement, prompt: Prompt, steps: int) -> None:
     for name, kind in kinds.items():
         model = compiled(ConjugateGradient(kind), prompt, to, steps=steps, ridge=RIDGE)
         bound = theory.cg_prediction_bound(prompt, ridge=RIDGE, steps=steps, precondition=kind)
-        m.by_step(name, prediction_errors(model, prompt), bound, floor, first=0)
+        # Random prompts are not the hardest of their steps.
+        errors = prediction_errors(model, prompt)
+        m.by_step(name, errors, bound, floor, first=0, whole=True, reach=0.1)
+
+
+def hardest(m: Measurement, steps: int, condition: float = 30.0) -> None:
+    """The last of these steps where Jacobi leaves the spectrum that is worst for it."""
+    scale = 10.0 ** torch.linspace(0, 1.5, steps + 1, dtype=torch.float64)
+    prompt = hard_for_jacobi(RIDGE, RIDGE * condition, steps, scale, RIDGE / 2)
+    top = float(torch.linalg.matrix_norm(prompt.phi, 2).square().max())
+    to = LinearAttention(top, products=Exact())
+    model = compiled(ConjugateGradient("jacobi"), prompt, to, steps=steps, ridge=RIDGE / 2)
+    bound = theory.cg_prediction_bound(prompt, ridge=RIDGE / 2, steps=steps, precondition="jacobi")[
+        -1
+    ]
+    error, reach = prediction_errors(model, prompt)[-1], NEARLY * met(condition, steps)
+    m.at("hardest", steps, error, bound, 1e-9, each=True, reach=reach)
+
+
+def orthogonal(m: Measurement, steps: int) -> None:
+    """Orthogonal supports of lengths about √λ: Jacobi leaves the identity, and CG ends with its first step."""
+    lengths = torch.linspace(0.1, 2, SUPPORTS, dtype=torch.float64)
+    y = torch.ones(1, SUPPORTS, 1, dtype=torch.float64)
+    prompt = Prompt(lengths.diag()[None], y, torch.ones(1, 1, SUPPORTS, dtype=torch.float64))
+    to = LinearAttention(4.0, products=Exact())
+    model = compiled(ConjugateGradient("jacobi"), prompt, to, steps=steps, ridge=1.0)
+    exact = float(krr(prompt, ridge=1.0).abs().max())
+    m.compare(prediction_errors(model, prompt)[1:], 1e-9 * exact)
+    diagonal = theory.preconditioned_system(prompt, ridge=1.0).diagonal(dim1=1, dim2=2)
+    compare_scaling(m, prompt, 1.0, diagonal[..., None].rsqrt())  # where both conditions are 1
