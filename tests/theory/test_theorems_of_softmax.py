@@ -1,4 +1,4 @@
-"""Constructions: dot products from pairs of heads, the normaliser, products, reciprocals, masks."""
+"""Constructions: dot products from pairs of heads, the normaliser, products, reciprocals."""
 
 from math import cos, pi, tan
 
@@ -14,8 +14,7 @@ from ridgeformer.compiler import Interpolated, SoftmaxAttention, compile
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import make_solver
-from ridgeformer.tasks import PrescribedSpectrum, Prompt
-from ridgeformer.transformer import Transformer, TransformerConfig
+from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
@@ -217,37 +216,3 @@ def test_reciprocals_err_by_the_sixth_chebyshev_polynomial(ratio, monkeypatch):
     x = torch.from_numpy(np.geomspace(1.0, ratio**3, 1001))
     # The table is balanced by its largest error on 257 points of a cell.
     assert float((1 - x * r.table(x)).abs().max()) <= guess_error * (1 + 1e-4)
-
-
-@pytest.mark.parametrize("attention", ["linear", "softmax"])
-@pytest.mark.parametrize("mask", ["prefix", "causal"])
-class TestMasks:
-    def model(self, attention, mask):
-        torch.manual_seed(0)
-        return Transformer(
-            TransformerConfig(
-                d_in=7, d_out=1, d_model=12, n_layers=3, n_heads=2, d_head=6, d_mlp=24,
-                attention=attention, mask=mask, dtype="float64", attn_scale=0.2,
-            )
-        )  # fmt: skip
-
-    def test_no_bit_of_the_context_depends_on_a_query(self, attention, mask):
-        prompt = PrescribedSpectrum(features=3, supports=70, condition=5).draw(4, seed=0)
-        other = Prompt(prompt.phi, prompt.y, 7 * prompt.phi_query.flip(1) - 2)
-        model = self.model(attention, mask)
-        inside, outside = theory.context_leak(model, prompt, other)
-        assert not inside.any()
-        assert outside[1:].float().mean() > 0.9
-
-    def test_the_jacobian_from_query_to_context_is_zero(self, attention, mask):
-        model = self.model(attention, mask)
-        context = torch.randn(1, 5, 7, dtype=torch.float64)
-        query = torch.randn(1, 2, 7, dtype=torch.float64, requires_grad=True)
-        stream = model.residual_stream(torch.cat([context, query], dim=1), 5)
-        (slope,) = torch.autograd.grad(stream[:, :5].square().sum(), query, allow_unused=True)
-        assert slope is None or not slope.any()
-        (own,) = torch.autograd.grad(
-            model.residual_stream(torch.cat([context, query], dim=1), 5)[:, 5].sum(), query
-        )
-        assert own[:, 0].all()
-        assert not own[:, 1].any(), "nor does a query read another"
