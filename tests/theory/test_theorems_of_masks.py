@@ -126,7 +126,7 @@ def test_a_leak_into_any_row_is_found(mask, registers):
 
 
 def random_model(mask):
-    return next(m for m, _ in structure.random_models(0) if m.config.mask == mask)
+    return next(m for m, _ in structure.tried_models(0) if m.config.mask == mask)
 
 
 def test_a_causal_mask_that_sees_the_next_token_is_noticed(monkeypatch):
@@ -142,7 +142,7 @@ def test_a_causal_mask_that_sees_the_next_token_is_noticed(monkeypatch):
     monkeypatch.setattr(attention.Attention, "among_context", seeing)
     leaks = {
         transformer.config.mask: structure.random_leaks(transformer, supports, 0)
-        for transformer, supports in structure.random_models(0)
+        for transformer, supports in structure.tried_models(0)
         if transformer.config.attention == "softmax" and supports == 70
     }
     assert max(inside.max() for inside, _ in leaks["causal"]) > 0

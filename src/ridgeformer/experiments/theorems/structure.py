@@ -32,7 +32,7 @@ class Masking(GeneralTheorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         leaks = [leak for case in self.cases(fast) for leak in compiled_leaks(case, seed, fast)]
-        models = list(random_models(seed))
+        models = list(tried_models(seed))
         for model, supports in models:
             leaks += random_leaks(model, supports, seed)
         missed = [unnoticed(model, 6, seed) for model, supports in models if supports < 100]
@@ -111,24 +111,34 @@ GPT2: dict[str, Any] = {
 """A decoder as others are trained and imported."""
 
 
-def random_models(seed: int) -> Iterator[tuple[Transformer, int]]:
-    """Transformers with random weights, each with a number of supports.
+SHAPE = {"d_model": 16, "d_head": 8, "n_layers": 3, "n_heads": 2, "d_mlp": 32, "d_out": 1}
+
+
+def random_models(inputs: int, seed: int, registers: int = 0) -> list[Transformer]:
+    """Transformers of both kinds of attention and of mask, with random weights."""
+    return [
+        random_model(inputs, seed, {"attention": attention, "mask": mask, "n_registers": registers})
+        for attention, mask in product(("linear", "softmax"), ("prefix", "causal"))
+    ]
+
+
+def random_model(inputs: int, seed: int, kind: dict[str, Any]) -> Transformer:
+    config = TransformerConfig.from_dict(SHAPE | {"d_in": inputs, "dtype": "float64"} | kind)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return Transformer(config)
+
+
+def tried_models(seed: int) -> Iterator[tuple[Transformer, int]]:
+    """Random transformers, each with numbers of supports.
 
     There are both kinds of attention and of mask, registers or none, sums of one chunk and of several, softmax
     with and without its matrix of weights.
     """
-    kinds = [
-        {"attention": attention, "mask": mask, "n_registers": registers}
-        for attention, mask, registers in product(
-            ("linear", "softmax"), ("prefix", "causal"), (0, 3)
-        )
-    ]
-    shape = {"d_model": 16, "d_head": 8, "n_layers": 3, "n_heads": 2, "d_mlp": 32}
-    common = shape | {"d_in": FEATURES + 4, "d_out": 1, "dtype": "float64"}
-    for kind, supports in [*product(kinds, (70, 300)), (GPT2, 70)]:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            yield Transformer(TransformerConfig.from_dict(common | kind)), supports
+    for registers, supports in product((0, 3), (70, 300)):
+        for model in random_models(FEATURES + 4, seed, registers):
+            yield model, supports
+    yield random_model(FEATURES + 4, seed, GPT2), 70
 
 
 def random_tokens(supports: int, seed: int) -> Tensor:
