@@ -118,6 +118,17 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One line, step or term of a bound, and how near measured values come to it there."""
+
+    name: str
+    reached: float
+    """The largest measured/bound."""
+    asked: float | None = None
+    """What it must reach; what the theorem says of all its parts if left out."""
+
+
+@dataclass(frozen=True)
 class Stream:
     """The residual stream of one token: [sublayers, channels], with a name for each channel."""
 

@@ -18,6 +18,7 @@ CLASSES = {
         finding.Number,
         finding.Line,
         finding.Axes,
+        finding.Part,
         finding.Panel,
         finding.Figure,
         finding.Stream,

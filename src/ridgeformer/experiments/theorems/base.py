@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from ridgeformer.experiments.finding import (
     Figure,
     Finding,
     Line,
+    Part,
     Table,
 )
 from ridgeformer.registry import Registry
@@ -33,6 +34,9 @@ EQUAL = 1e-8
 
 LEAST = 1e-17
 """What is drawn for smaller values on a logarithmic axis, which cannot show 0."""
+
+DOMINATES = 0.9
+"""The part of a bound that one of its terms must be, so that the case says something about this term."""
 
 MEASURES = {
     "cases": "how many pairs of a measured value and its bound were compared",
@@ -52,6 +56,8 @@ class Outcome:
     lines: Sequence[Line]
     axes: Axes
     tables: Sequence[Table] = ()
+    parts: Sequence[Part] = ()
+    """Lines, steps and terms that are judged one by one; if none is named, all cases together."""
 
     @property
     def worst(self) -> float:
@@ -112,7 +118,9 @@ class Verdict:
 
     @property
     def vacuous(self) -> bool:
-        return self.outcome.worst < self.theorem.attained
+        asked = self.theorem.attained
+        parts = self.outcome.parts or [Part("all cases", self.outcome.worst)]
+        return any(p.reached < (asked if p.asked is None else p.asked) for p in parts)
 
     @property
     def holds(self) -> bool:
@@ -151,6 +159,7 @@ class Measurement:
     """Collects what is measured for one theorem: ratios to bounds, and the lines of its figure."""
 
     ratios: list[np.ndarray] = field(default_factory=list)
+    parts: dict[str, Part] = field(default_factory=dict)
     points: dict[str, dict[Any, float]] = field(default_factory=dict)
     """By the name of a line its y at each x."""
     bounds: dict[str, str] = field(default_factory=dict)
@@ -158,13 +167,51 @@ class Measurement:
     straight: list[Line] = field(default_factory=list)
     """Vertical and horizontal lines."""
 
-    def count(self, *quotients: Values) -> None:
-        """Adds cases by their measured/bound."""
-        self.ratios += [np.asarray(q, dtype=float).ravel() for q in quotients]
+    def count(self, *quotients: Values, part: str = "", reach: float | None = None) -> None:
+        """Adds cases by their measured/bound; those of no part are only asked not to exceed 1."""
+        for quotient in quotients:
+            flat = np.asarray(quotient, dtype=float).ravel()
+            self.ratios.append(flat)
+            if part:
+                self.judge(part, float(flat.max(initial=0.0)), reach)
 
-    def compare(self, measured: Values, bound: Values, floor: float = 0.0) -> None:
+    def judge(self, part: str, reached: float, reach: float | None = None) -> None:
+        """Notes that a part reaches so much of its bound; the most that it is ever said to reach counts."""
+        known = self.parts.get(part, Part(part, 0.0))
+        asked = known.asked if reach is None else reach
+        self.parts[part] = Part(part, max(known.reached, reached), asked)
+
+    def compare(
+        self,
+        measured: Values,
+        bound: Values,
+        floor: float = 0.0,
+        *,
+        part: str = "",
+        reach: float | None = None,
+    ) -> None:
         """Adds the cases whose value or bound is above the floor."""
-        self.count(ratios(measured, bound, floor))
+        self.count(ratios(measured, bound, floor), part=part, reach=reach)
+
+    def compare_terms(
+        self,
+        part: str,
+        measured: Values,
+        terms: Mapping[str, Values],
+        floor: float = 0.0,
+        reach: float | None = None,
+    ) -> None:
+        """Compares with a bound that is the sum of these terms, each of which is a part of its own.
+
+        A term is judged by the cases in which it is nearly all of the bound.
+        """
+        *each, measured = np.broadcast_arrays(*map(np.asarray, (*terms.values(), measured)))
+        bound = np.asarray(sum(each))
+        self.compare(measured, bound, floor)
+        for name, term in zip(terms, each, strict=True):
+            mine = term >= DOMINATES * bound
+            found = ratios(measured[mine], bound[mine], floor)
+            self.judge(joined(part, name), float(found.max(initial=0.0)), reach)
 
     def between(self, measured: Values, lower: Values, upper: Values, allowance: Values) -> None:
         """Adds cases on both sides of a statement."""
@@ -194,9 +241,11 @@ class Measurement:
         bound: Values,
         floor: float = 0.0,
         said: str = "bound",
+        *,
+        reach: float | None = None,
     ) -> None:
         """Compares, and draws the largest measured value and the largest bound at x."""
-        self.compare(measured, bound, floor)
+        self.compare(measured, bound, floor, part=name if reach else "", reach=reach)
         self.draw(name, x, measured)
         self.draw_bound(name, x, bound, said)
 
@@ -232,7 +281,13 @@ class Measurement:
             )
             for name, line in self.points.items()
         ]
-        return Outcome(settings, np.concatenate(self.ratios), lines + self.straight, axes)
+        return Outcome(
+            settings,
+            np.concatenate(self.ratios),
+            lines + self.straight,
+            axes,
+            parts=list(self.parts.values()),
+        )
 
 
 def joined(of: str, said: str) -> str:
