@@ -239,8 +239,8 @@ def test_a_leak_is_counted(monkeypatch):
         inside[-1, 0, 0, 0] = True
         return inside, outside
 
-    right = structure.context_leak
-    monkeypatch.setattr(structure, "context_leak", leaking)
+    right = structure.state_leak
+    monkeypatch.setattr(structure, "state_leak", leaking)
     case = Case(rf.Chebyshev(), to=rf.LinearAttention(20.0))
     assert structure.Masking().measure_on(case, 0, True).worst == 2
 

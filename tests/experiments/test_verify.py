@@ -17,6 +17,7 @@ from ridgeformer.experiments.theorems import general as general_checks
 from ridgeformer.experiments.theorems import heads as head_checks
 from ridgeformer.experiments.theorems import loops as loop_checks
 from ridgeformer.experiments.theorems import mechanism as mechanism_checks
+from ridgeformer.experiments.theorems import normaliser as normaliser_checks
 from ridgeformer.experiments.theorems import rates as rate_checks
 from ridgeformer.experiments.theorems import sizes as size_checks
 from ridgeformer.experiments.theorems import softmax as softmax_checks
@@ -103,7 +104,7 @@ PLANTED = [
     ("sizes", size_checks, "parameters", lambda f: lambda *a, **k: f(*a, **k) + 1),
     ("interpolated-products", base_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 10, z)),
     ("dot-products", softmax_checks, "dot_product_bound", lambda f: lambda *a, **k: f(*a, **k) / 4),
-    ("normaliser", softmax_checks, "normaliser_round_off", lambda f: lambda *a, **k: f(*a, **k) / 1000),
+    ("normaliser", normaliser_checks, "normaliser_terms", lambda f: lambda *a, **k: {name: term / 5 for name, term in f(*a, **k).items()}),
     ("row-sum-spectrum", softmax_checks, "row_sum_spectrum_bound", lambda f: lambda *a, **k: (2 * f(*a, **k)[0], f(*a, **k)[1])),
     ("row-sum-spectrum", softmax_checks, "row_sums", lambda f: lambda *a, **k: f(*a, **k) - 1),
     ("shared-heads", head_checks, "predicted_heads", lambda f: lambda steps, outputs: f(steps, 1)),

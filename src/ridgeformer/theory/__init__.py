@@ -62,8 +62,14 @@ from ridgeformer.theory.interpolation import (
     product_error_bound,
 )
 from ridgeformer.theory.loops import chebyshev_divisors, divisor_error_bound
-from ridgeformer.theory.masking import context_leak
-from ridgeformer.theory.normaliser import normaliser_round_off, row_sum_spectrum_bound, row_sums
+from ridgeformer.theory.masking import may_depend, state_leak
+from ridgeformer.theory.normaliser import (
+    RECIPROCAL,
+    normaliser_round_off,
+    normaliser_terms,
+    row_sum_spectrum_bound,
+    row_sums,
+)
 from ridgeformer.theory.preconditioning import jacobi_condition_bound, preconditioned_condition
 from ridgeformer.theory.query_error import (
     approximate_prediction,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels import Kernel
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory.round_off import UNIT
+from ridgeformer.theory.round_off import UNIT, accumulated
 from ridgeformer.theory.systems import gram
+
+RECIPROCAL = 16.0
+"""The relative error, in units of round-off, that reciprocals of compiled models are checked to stay below."""
 
 
 def row_sums(prompt: Prompt, kernel: Kernel) -> Float[Tensor, "batch k"]:
@@ -25,12 +29,43 @@ def row_sum_spectrum_bound(
 
 
 def normaliser_round_off(
-    sums: Tensor, *, tokens: int, features: int, logit: float, unit: float = UNIT["float64"]
+    weighted: Tensor,
+    *,
+    tokens: int,
+    roundings: int,
+    logit: Tensor | float,
+    reciprocal: float = RECIPROCAL,
+    unit: float = UNIT["float64"],
 ) -> Tensor:
-    """|fl(D·o) − Kv| ≤ (4n + 2(p + 4)L + 64)·u·D·max|v|, returned for max|v| = 1.
+    """|fl(D·o) − Kv| ≤ ((1 + γ_{n+9})(1 + ρ)·e^{γ_{s+3}L} − 1)·Σ_i K_i|v_i|.
 
-    o = Σ e^{l_i}v_i/D is the output of a softmax head over n tokens. Each logit is a sum of p
-    products whose absolute values add up to at most L, and D is the reciprocal of the weight of the
-    head's sink.
+    o = Σ e^{l_i}v_i/D is the output of a softmax head over n tokens, and D comes from the weight of the head's
+    sink by a reciprocal that is right up to `reciprocal` = ρ/u units of itself. Each logit is computed with an
+    error of γ_s times the sizes of its terms, which with those of the sink add up to at most L. `weighted` is
+    Σ_i K_i|v_i|.
     """
-    return sums * ((4 * tokens + 2 * (features + 4) * logit + 64) * unit)
+    terms = normaliser_terms(
+        weighted, tokens=tokens, roundings=roundings, logit=logit, reciprocal=reciprocal, unit=unit
+    )
+    return sum(terms.values(), torch.zeros_like(weighted))
+
+
+def normaliser_terms(
+    weighted: Tensor,
+    *,
+    tokens: int,
+    roundings: int,
+    logit: Tensor | float,
+    reciprocal: float = RECIPROCAL,
+    unit: float = UNIT["float64"],
+) -> dict[str, Tensor]:
+    """What sums, the reciprocal and the logits add to `normaliser_round_off`."""
+    in_sums = accumulated(tokens + 9, unit)
+    in_reciprocal = (1 + in_sums) * reciprocal * unit
+    exponent = torch.as_tensor(logit, dtype=torch.float64) * accumulated(roundings + 3, unit)
+    in_logits = (1 + in_sums + in_reciprocal) * torch.expm1(exponent)
+    return {
+        "sums": weighted * in_sums,
+        "reciprocal": weighted * in_reciprocal,
+        "logits": weighted * in_logits,
+    }

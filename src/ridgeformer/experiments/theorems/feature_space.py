@@ -138,7 +138,7 @@ class CausalSupports(Theorem):
         m.compare(least(GradientDescent(interval=(1.0, 3.0)))[2, 0, 0], step**2 / 2)
         entries = np.array([[1 / 2] + [2 / 3] * (steps - 1), [1 / 3] * steps])
         plain = [(given.tokens(), given.supports + 1) for given in (prompt, other)]
-        drawn = random_models(prompt, seed)
+        drawn = random_models(plain[0][0].shape[-1], seed)
         tried = [(transformer, plain, 0) for transformer in drawn]
         for model, support in decoders(prompt, steps):
             sequences = [model.sequence(given) for given in (prompt, other)]

@@ -130,34 +130,6 @@ def two_ends(prompts: int, supports: int, features: int, radius: float, seed: in
     return Prompt(phi, y, query)
 
 
-class Normaliser(Theorem):
-    name = "normaliser"
-    title = "Multiplying softmax's normaliser back costs u·D, and D grows as e^(1/τ)"
-    states = ("normaliser",)
-    measured = "One mat-vec of a compiled model in float64, over max|v|."
-    see = "Error of a compiled mat-vec against temperature: it rises with D, as the bound does."
-    attained = 1e-3  # round-off adds up as if at random, the bound as if it conspired
-
-    def measure(self, seed: int, fast: bool) -> Outcome:
-        k, p, radius, prompts = 15, 3, 1.0, 8 if fast else 64
-        prompt = two_ends(prompts, k, p, radius, seed)
-        m, temperatures = Measurement(), np.geomspace(0.04, 40, 5 if fast else 13).tolist()
-        for temperature in temperatures:
-            kernel, to = Exponential(temperature), SoftmaxAttention(radius, k)
-            model = compiled(GradientDescent(), prompt, to, kernel=kernel)
-            sums = 1 + theory.cross(prompt, kernel).sum(-1)
-            exact = reference(model, prompt, states=True)
-            largest = exact.states["alpha"][-1].abs().amax((1, 2))[:, None]
-            error = (model.predict(prompt) - exact.predictions[-1])[..., 0].abs() / largest
-            bound = theory.normaliser_round_off(
-                sums, tokens=k + 1, features=p, logit=radius**2 / temperature
-            )
-            m.at("measured", temperature, error, bound)
-        settings = f"{len(temperatures)} temperatures, {prompts} prompts of {k} supports"
-        axes = Axes("temperature τ, with |φ| ≤ 1", "|fl(D·o) − Kv| / max|v|", log_x=True)
-        return m.outcome(settings, axes)
-
-
 class RowSumSpectrum(Theorem):
     name = "row-sum-spectrum"
     title = "Softmax preconditions, and no further than the supports coincide"
