@@ -55,6 +55,16 @@ from ridgeformer.theory.inexact import (
     residual_gap_bound,
     residual_prediction_bound,
 )
+from ridgeformer.theory.inexact_scalars import (
+    CGPath,
+    cg_path,
+    defect_responses,
+    energy_prediction_bound,
+    inexact_scalars_bound,
+    inexact_scalars_growth_bound,
+    largest_scalar_error,
+    prediction_responses,
+)
 from ridgeformer.theory.interpolation import (
     balance,
     interpolated_prediction_bound,
