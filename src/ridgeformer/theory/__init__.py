@@ -1,5 +1,12 @@
 """Bounds with explicit constants, one per function, one family of theorems per file."""
 
+from ridgeformer.theory.compiled_cg import (
+    CGErrors,
+    compiled_cg_bound,
+    compiled_cg_errors,
+    effective_scalar_error,
+    table_error,
+)
 from ridgeformer.theory.depth import (
     cg_prediction_bound,
     cg_rate,

@@ -145,6 +145,11 @@ def prediction_responses(
     return read
 
 
+def largest_sum(response: Tensor, errors: Tensor) -> Tensor:
+    """Σ_j |response_j|·error_j, where an error without a bound matters only if there is a response."""
+    return torch.where(response == 0, 0.0, response.abs() * errors).sum(0)
+
+
 def inexact_scalars_bound(
     path: CGPath,
     prompt: Prompt,
@@ -175,10 +180,10 @@ def inexact_scalars_bound(
     bounds = [torch.zeros(batch, weights.shape[1], dtype=torch.float64)]
     for t in range(1, steps + 1):
         read = prediction_responses(path, responses, weights, t)
-        first = (read.abs() * errors[:, :, None]).sum(0)
-        sizes = torch.stack([(responses.b[i, t].abs() * errors).sum(0) for i in range(t)])
+        first = largest_sum(read, errors[:, :, None])
+        sizes = torch.stack([largest_sum(responses.b[i, t], errors) for i in range(t)])
         pairs = [
-            ((responses.m[i, j].abs() * errors).sum(0) ** 2 / (x[i] * x[j]))
+            largest_sum(responses.m[i, j], errors) ** 2 / (x[i] * x[j])
             for j in range(t)
             for i in range(j)
         ]
@@ -187,7 +192,7 @@ def inexact_scalars_bound(
         size = (sizes**2 / x[:t]).sum(0).sqrt()
         rest = torch.where(nu < 1, nu / (1 - nu).clamp(min=1e-300), torch.inf) * size
         rest = torch.where(size > 0, rest, 0.0)
-        bounds.append(first + rest[:, None] * reach)
+        bounds.append(first + torch.where(reach > 0, rest[:, None] * reach, 0.0))
     return torch.minimum(
         torch.stack(bounds),
         energy_prediction_bound(path.residual, prompt, ridge=ridge, kernel=kernel),

@@ -4,6 +4,7 @@ A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 """
 
 from ridgeformer.experiments.theorems import (
+    compiled_cg,
     depth,
     doubling,
     exactness,
@@ -51,6 +52,7 @@ for _theorem in (
     quotients.InexactQuotients(),
     exactness.FiniteTermination(),
     general.CompiledIsSolver(),
+    compiled_cg.CompiledCG(),
     loops.LoopedModels(),
     precision.SinglePrecision(),
     precision.SinglePrecisionCG(),
