@@ -7,6 +7,7 @@ from ridgeformer.theory.compiled_cg import (
     effective_scalar_error,
     table_error,
 )
+from ridgeformer.theory.compiled_fixed import compiled_fixed_bound, divisor_error
 from ridgeformer.theory.depth import (
     cg_prediction_bound,
     cg_rate,

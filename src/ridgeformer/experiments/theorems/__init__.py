@@ -5,6 +5,7 @@ A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 
 from ridgeformer.experiments.theorems import (
     compiled_cg,
+    compiled_fixed,
     depth,
     doubling,
     exactness,
@@ -53,6 +54,7 @@ for _theorem in (
     exactness.FiniteTermination(),
     general.CompiledIsSolver(),
     compiled_cg.CompiledCG(),
+    compiled_fixed.CompiledFixed(),
     loops.LoopedModels(),
     precision.SinglePrecision(),
     precision.SinglePrecisionCG(),
