@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from ridgeformer import theory
+from ridgeformer.compiler import SoftmaxAttention
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
+from ridgeformer.models import trajectory
 from ridgeformer.program.tables import reciprocal_table, unit_table
 from ridgeformer.program.trace import RHO_FLOOR, TARGET_NORM
 from ridgeformer.solvers import ConjugateGradient, EagerMachine, krr, solve
@@ -146,7 +149,7 @@ class CompiledCG(Theorem):
         "The recurrence runs on a machine with the compiler's tables of units, whose reciprocals are too small by "
         "1e-6, each kind alone and all together. The difference from exact CG is compared with the bound along the "
         "path, the distance from f* with the residual that is carried, and ρ̂ and pᵀAp with the ranges of the tables. "
-        "The gate never acts. That the tables themselves are as accurate as is said is measured on a grid."
+        "The gate never acts. A model in float32 is compared with f*. That the tables themselves are as accurate as is said is measured on a grid."
     )
     see = "Difference from exact CG after each step, by the reciprocals that err, each under its bound."
     attained = 0.9
@@ -159,6 +162,7 @@ class CompiledCG(Theorem):
             misses = table_misses(reach)
             m.compare(misses.clamp(min=0), theory.table_error(1.0, reach, 3.0), ROUND_OFF)
             m.compare((-misses).clamp(min=0), ROUND_OFF)
+        single_precision(m, prompts, seed)
         said = (
             f"8 kinds of reciprocals and kernels, {prompts} prompts of 12 supports, {steps} steps"
         )
@@ -211,6 +215,29 @@ class CompiledCG(Theorem):
         read = errors.normaliser / (1 - errors.normaliser) * found.abs()
         error = (found - krr(prompt, ridge=setting.ridge, kernel=setting.kernel)[..., 0]).abs()
         m.compare(error, bound + read, 1e-12)
+
+
+def single_precision(m: Measurement, prompts: int, seed: int) -> None:
+    """A compiled model in float32, of which the residual of what it holds says how good it is."""
+    kernel, supports, norm = Gaussian(0.7), 12, 1.5
+    task = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.5)
+    prompt = task.draw(prompts, seed).inside(norm).to(torch.float32)
+    to = SoftmaxAttention(norm, supports)
+    model = compiled(ConjugateGradient(), prompt, to, steps=6, kernel=kernel, dtype="float32")
+    run = trajectory(model, prompt, states=True)
+    alphas, given = run.states["alpha"].double(), prompt.to(torch.float64)
+    system = EagerMachine(given, kernel, 1.0).dense_system()
+    residual = given.y - system @ alphas
+    none = torch.zeros_like(residual.norm(dim=2))
+    bound = theory.residual_prediction_bound(residual, none, given, ridge=1.0, kernel=kernel)
+    sums = 1 + theory.cross(given, kernel).sum(-1)
+    logit = 1.5 * norm**2 / kernel.lengthscale**2
+    read = theory.normaliser_round_off(
+        sums, tokens=supports + 2, features=2, logit=logit, unit=theory.UNIT["float32"]
+    )
+    bound = bound + read[..., None] * alphas.abs().amax(2)[:, :, None]
+    error = (run.predictions.double() - krr(given, ridge=1.0, kernel=kernel)).abs()
+    m.by_step("gaussian, float32, from f*", error, bound)
 
 
 def table_misses(reach: float) -> Tensor:
