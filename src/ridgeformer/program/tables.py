@@ -85,6 +85,13 @@ class Reciprocal:
     d: float
     f: float
 
+    def __call__(self, x: Tensor) -> Tensor:
+        z = self.table(x)
+        e = 1 - x * z
+        return (
+            z * (1 + self.a * e) * (1 + (self.b + self.c * e) * e) * (1 + (self.d + self.f * e) * e)
+        )
+
 
 def first_guess(lo: float, hi: float, ratio: float) -> tuple[HingeTable, float]:
     """A table of 1/x, and its relative error."""
@@ -124,10 +131,15 @@ def near_one(radius: float, most: float) -> NearOne:
     return NearOne(*(np.concatenate(parts) for parts in (slopes, biases, weights)))
 
 
+def reciprocal_ratio(lo: float, hi: float) -> float:
+    """The ratio of the knots of a table of 1/x."""
+    return float(min(max((hi / lo) ** (1 / KNOTS), FINE_RATIO), COARSE_RATIO))
+
+
 @cache
-def reciprocal_table(lo: float, hi: float) -> Reciprocal:
-    ratio = min(max((hi / lo) ** (1 / KNOTS), FINE_RATIO), COARSE_RATIO)
-    table, error = first_guess(lo, hi, ratio)
+def reciprocal_table(lo: float, hi: float, ratio: float | None = None) -> Reciprocal:
+    """1/x on [lo, hi]; a coarser `ratio` of the knots than the compiler's makes its error visible."""
+    table, error = first_guess(lo, hi, ratio or reciprocal_ratio(lo, hi))
     residual = Polynomial(np.polynomial.chebyshev.cheb2poly([0] * 6 + [1]))(
         Polynomial([0, 1 / error])
     )

@@ -1,5 +1,13 @@
 """Bounds with explicit constants, one per function, one family of theorems per file."""
 
+from ridgeformer.theory.compiled_cg import (
+    CGErrors,
+    compiled_cg_bound,
+    compiled_cg_errors,
+    effective_scalar_error,
+    table_error,
+)
+from ridgeformer.theory.compiled_fixed import compiled_fixed_bound, divisor_error
 from ridgeformer.theory.depth import (
     cg_prediction_bound,
     cg_rate,
@@ -54,6 +62,16 @@ from ridgeformer.theory.inexact import (
     perturbed_prediction_bound,
     residual_gap_bound,
     residual_prediction_bound,
+)
+from ridgeformer.theory.inexact_scalars import (
+    CGPath,
+    cg_path,
+    defect_responses,
+    energy_prediction_bound,
+    inexact_scalars_bound,
+    inexact_scalars_growth_bound,
+    largest_scalar_error,
+    prediction_responses,
 )
 from ridgeformer.theory.interpolation import (
     balance,

@@ -4,6 +4,8 @@ A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 """
 
 from ridgeformer.experiments.theorems import (
+    compiled_cg,
+    compiled_fixed,
     depth,
     doubling,
     exactness,
@@ -19,6 +21,7 @@ from ridgeformer.experiments.theorems import (
     precision,
     preconditioning,
     probing,
+    quotients,
     rates,
     sizes,
     softmax,
@@ -48,8 +51,11 @@ for _theorem in (
     rates.SeveralOutputs(),
     general.InexactFixed(),
     rates.InexactCG(),
+    quotients.InexactQuotients(),
     exactness.FiniteTermination(),
     general.CompiledIsSolver(),
+    compiled_cg.CompiledCG(),
+    compiled_fixed.CompiledFixed(),
     loops.LoopedModels(),
     precision.SinglePrecision(),
     precision.SinglePrecisionCG(),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import ridgeformer
 from ridgeformer.experiments.theorems import THEOREMS
+from ridgeformer.experiments.theorems.coverage import coverage
 from ridgeformer.experiments.theorems.statements import ORDER, Statement, numbered, statement
 from ridgeformer.experiments.theorems.statements.references import REFERENCES
 
@@ -34,7 +35,8 @@ def document() -> str:
     tests = places_of_tests()
     sections = [section(statement(name), tests) for name in ORDER]
     literature = "\n".join(f"- {entry}" for entry in REFERENCES.values())
-    return "\n".join([OPENING, *sections, "## References", "", literature, ""])
+    table = ["## What covers which construction", "", numbered(coverage()), ""]
+    return "\n".join([OPENING, *sections, *table, "## References", "", literature, ""])
 
 
 def section(theorem: Statement, tests: dict[str, str]) -> str:

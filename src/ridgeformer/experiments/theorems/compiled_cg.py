@@ -1,0 +1,246 @@
+"""Compiled CG in real arithmetic: reciprocals that are too small on purpose, and the ranges of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ridgeformer import theory
+from ridgeformer.compiler import SoftmaxAttention
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled
+from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
+from ridgeformer.models import trajectory
+from ridgeformer.program.tables import reciprocal_table, unit_table
+from ridgeformer.program.trace import RHO_FLOOR, TARGET_NORM
+from ridgeformer.solvers import ConjugateGradient, EagerMachine, krr, solve
+from ridgeformer.solvers.conjugate_gradient import CGState
+from ridgeformer.solvers.machine import Bounds, Interval, Precondition
+from ridgeformer.tasks import KernelDraw, PrescribedSpectrum, Prompt
+from ridgeformer.theory import CGErrors
+
+ERROR = 1e-6
+"""By which part reciprocals are too small: far above round-off, which later steps amplify as well."""
+
+ALLOWED = ERROR * (1 + 1e-6)
+"""With room for the round-off of the reciprocals themselves, which is 1e-16."""
+
+ROUND_OFF = 4e-15
+"""Of a table and its correction in float64, which is far below the error of coarse tables."""
+
+
+class TooSmall(EagerMachine):
+    """The machine of a compiled CG in real arithmetic, with tables of units and reciprocals that err.
+
+    The normaliser's error differs from token to token, and is drawn.
+    """
+
+    def __init__(
+        self, prompt: Prompt, kernel: Kernel, ridge: float, errors: CGErrors, interval: Interval
+    ) -> None:
+        super().__init__(prompt, kernel, ridge, interval=interval)
+        self.errors = errors
+        generator = torch.Generator().manual_seed(0)
+        drawn = torch.rand(prompt.phi.shape[:2], generator=generator, dtype=torch.float64)
+        self.at_supports = errors.normaliser * drawn[..., None]
+        self.at_diagonal = errors.diagonal * drawn.flip(1)[..., None]
+        self.inverses: list[Tensor] = []
+        """1/ρ̂ of every step."""
+        self.rhos: list[Tensor] = []
+        """ρ before the unit is renewed."""
+        self.held: list[Tensor] = []
+        """ρ̂, which the gate returns."""
+        self.curvatures: list[Tensor] = []
+
+    def inverse_preconditioner(self, kind: Precondition) -> Tensor | None:
+        if kind == "none":
+            return None
+        diagonal = self.row_sums() if kind == "row-sum" else self.diagonal() + self.ridge
+        return (1 - self.at_diagonal) / diagonal
+
+    def row_sums(self) -> Tensor:
+        ones = torch.ones_like(self.prompt.y[..., :1])
+        sums: Tensor = 1 + super().kernel_product(ones)
+        return sums
+
+    def kernel_product(self, v: Tensor) -> Tensor:
+        return (1 - self.at_supports) * super().kernel_product(v)
+
+    def predict(self, alpha: Tensor) -> Tensor:
+        return (1 - self.errors.normaliser) * super().predict(alpha)
+
+    def reciprocal(self, x: Tensor, near: Tensor | None = None) -> Tensor:
+        error = self.errors.memory if x is self.held[-1] else self.errors.length
+        inverse = (1 - error) / x
+        if x is self.held[-1]:
+            self.inverses.append(inverse)
+        else:
+            self.curvatures.append(x)
+        return inverse
+
+    def unit(self, x: Tensor, bounds: Bounds, power: float = 0.5) -> Tensor:
+        self.rhos.append(x)
+        lo, hi = bounds()
+        return unit_table(lo or RHO_FLOOR["float64"], hi, power)(x)
+
+    def assume(self, x: Tensor, bounds: Bounds, why: str) -> Tensor:
+        if "near" in why:  # ρ̂, of which the reciprocal and the gate follow
+            self.held.append(x)
+        return x
+
+    def preconditioner_range(self, kind: Precondition) -> Interval:
+        if kind == "none":
+            return 1.0, 1.0
+        inverse = self.inverse_preconditioner(kind)
+        assert inverse is not None
+        return float(1 / inverse.max()), float(1 / inverse.min())
+
+    def target_norm(self) -> Interval:
+        return TARGET_NORM["float64"]
+
+    def bound(self, v: Tensor, norm: Callable[[], float], why: str) -> Tensor:
+        return v
+
+    @property
+    def coefficients(self) -> tuple[Tensor, Tensor]:
+        """γ_t and β_t, [steps, batch]."""
+        count = len(self.curvatures)
+        gamma = [self.held[t] * (1 - self.errors.length) / self.curvatures[t] for t in range(count)]
+        beta = [self.rhos[t] * self.inverses[t - 1] for t in range(1, count)]
+        beta = [torch.zeros_like(gamma[0]), *beta]
+        return torch.stack(gamma)[..., 0, 0], torch.stack(beta)[..., 0, 0]
+
+
+@dataclass(frozen=True)
+class Setting:
+    label: str
+    prompt: Prompt
+    kernel: Kernel
+    ridge: float
+    precondition: Precondition
+    errors: CGErrors
+
+
+def settings(prompts: int, seed: int) -> Iterator[Setting]:
+    """Each kind of reciprocal alone, and all of them together, in the constructions that have them."""
+    length, memory, normaliser, diagonal = (
+        CGErrors(**{name: ERROR}) for name in ("length", "memory", "normaliser", "diagonal")
+    )
+    both, all_three = CGErrors(ERROR, ERROR), CGErrors(ERROR, ERROR, ERROR)
+    spectrum = PrescribedSpectrum(features=8, supports=12, condition=20).draw(prompts, seed)
+    for said, errors in (("1/pᵀAp", length), ("1/ρ", memory), ("both", both)):
+        yield Setting(f"linear, {said}", spectrum, Linear(), 1.0, "none", errors)
+    yield Setting("linear, Jacobi", spectrum, Linear(), 1.0, "jacobi", diagonal)
+    for kernel, kind in ((Gaussian(0.7), "none"), (Exponential(2.0), "row-sum")):
+        task = KernelDraw(kernel=kernel, features=2, supports=12, scale=0.5)
+        prompt = task.draw(prompts, seed)
+        for said, errors in (("D", normaliser), ("all", all_three)):
+            yield Setting(f"{kernel.name}, {said}", prompt, kernel, 1.0, kind, errors)  # type: ignore[arg-type]
+
+
+class CompiledCG(Theorem):
+    name = "compiled-cg"
+    title = "Compiled CG is CG: reciprocals that err, units, counts and the gate"
+    states = ("compiled-cg",)
+    measured = (
+        "The recurrence runs on a machine with the compiler's tables of units, whose reciprocals are too small by "
+        "1e-6, each kind alone and all together. The difference from exact CG is compared with the bound along the "
+        "path, the distance from f* with the residual that is carried, and ρ̂ and pᵀAp with the ranges of the tables. "
+        "The gate never acts. A model in float32 is compared with f*. That the tables themselves are as accurate as is said is measured on a grid."
+    )
+    see = "Difference from exact CG after each step, by the reciprocals that err, each under its bound."
+    attained = 0.9
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        m, prompts, steps = Measurement(), 8 if fast else 64, 5
+        for setting in settings(prompts, seed):
+            self.run(m, setting, steps)
+        for reach in (1e1, 1e3, 1e6, 1e12):
+            misses = table_misses(reach)
+            m.compare(misses.clamp(min=0), theory.table_error(1.0, reach, 3.0), ROUND_OFF)
+            m.compare((-misses).clamp(min=0), ROUND_OFF)
+        single_precision(m, prompts, seed)
+        said = (
+            f"8 kinds of reciprocals and kernels, {prompts} prompts of 12 supports, {steps} steps"
+        )
+        return m.outcome(said, Axes("step", "|f̂_t − f_t|"))
+
+    def run(self, m: Measurement, setting: Setting, steps: int) -> None:
+        prompt, kernel, ridge, kind = (
+            setting.prompt, setting.kernel, setting.ridge, setting.precondition,
+        )  # fmt: skip
+        system = {"ridge": ridge, "kernel": kernel}
+        values = theory.system_eigenvalues(prompt, precondition=kind, **system)  # type: ignore[arg-type]
+        interval = float(values.min()), float(values.max())
+        machine = TooSmall(prompt, kernel, ridge, setting.errors, interval)
+        solver = ConjugateGradient(kind)
+        states = [solver.init(machine)]
+        for t in range(1, steps + 1):
+            states.append(solver.step(machine, states[-1], t))
+        found = torch.stack([machine.predict(s.alpha) for s in states])[..., 0]
+        exact = solve(solver, prompt, steps=steps, ridge=ridge, kernel=kernel)
+        apart = (found - exact.predictions[..., 0]).abs()
+        path = theory.cg_path(
+            prompt, *machine.coefficients, ridge=ridge, kernel=kernel, precondition=kind
+        )
+        allowed = CGErrors(*(e * (1 + 1e-6) for e in vars(setting.errors).values()))
+        bound = theory.compiled_cg_bound(
+            path, prompt, found, errors=allowed, ridge=ridge, kernel=kernel, precondition=kind
+        )
+        m.by_step(setting.label, apart, bound)
+        self.residuals(m, setting, states, found)
+        for rho in machine.held:
+            m.compare(rho, 1.48)
+            m.compare(0.65, rho)
+        for curvature in machine.curvatures:
+            m.compare(curvature, 2 * values[:, -1:, None])
+            m.compare(0.6 * values[:, :1, None], curvature)
+
+    def residuals(
+        self, m: Measurement, setting: Setting, states: list[CGState], found: Tensor
+    ) -> None:
+        """What the model carries as its residual says how far it is from f*."""
+        prompt, errors = setting.prompt, setting.errors
+        carried = torch.stack([s.scale * s.r for s in states])
+        lost = errors.memory / (1 - errors.memory) * carried.norm(dim=2).cumsum(0)[..., 0]
+        alphas = torch.stack([s.alpha for s in states])
+        gram = theory.gram(prompt, setting.kernel)
+        gap = lost + errors.normaliser * (gram @ alphas).norm(dim=2)[..., 0]
+        bound = theory.residual_prediction_bound(
+            carried, gap[..., None], prompt, ridge=setting.ridge, kernel=setting.kernel
+        )[..., 0]
+        read = errors.normaliser / (1 - errors.normaliser) * found.abs()
+        error = (found - krr(prompt, ridge=setting.ridge, kernel=setting.kernel)[..., 0]).abs()
+        m.compare(error, bound + read, 1e-12)
+
+
+def single_precision(m: Measurement, prompts: int, seed: int) -> None:
+    """A compiled model in float32, of which the residual of what it holds says how good it is."""
+    kernel, supports, norm = Gaussian(0.7), 12, 1.5
+    task = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.5)
+    prompt = task.draw(prompts, seed).inside(norm).to(torch.float32)
+    to = SoftmaxAttention(norm, supports)
+    model = compiled(ConjugateGradient(), prompt, to, steps=6, kernel=kernel, dtype="float32")
+    run = trajectory(model, prompt, states=True)
+    alphas, given = run.states["alpha"].double(), prompt.to(torch.float64)
+    system = EagerMachine(given, kernel, 1.0).dense_system()
+    residual = given.y - system @ alphas
+    none = torch.zeros_like(residual.norm(dim=2))
+    bound = theory.residual_prediction_bound(residual, none, given, ridge=1.0, kernel=kernel)
+    sums = 1 + theory.cross(given, kernel).sum(-1)
+    logit = 1.5 * norm**2 / kernel.lengthscale**2
+    read = theory.normaliser_round_off(
+        sums, tokens=supports + 2, features=2, logit=logit, unit=theory.UNIT["float32"]
+    )
+    bound = bound + read[..., None] * alphas.abs().amax(2)[:, :, None]
+    error = (run.predictions.double() - krr(given, ridge=1.0, kernel=kernel)).abs()
+    m.by_step("gaussian, float32, from f*", error, bound)
+
+
+def table_misses(reach: float) -> Tensor:
+    """By which parts reciprocals in [1, reach] are too small, if the knots of tables have ratio 3."""
+    x = torch.logspace(0, torch.log10(torch.tensor(reach)).item(), 2001, dtype=torch.float64)
+    return 1 - x * reciprocal_table(1.0, reach, 3.0)(x)

@@ -1,0 +1,219 @@
+"""Compiled CG in real arithmetic: tables, ranges, the gate, and models whose tables are coarse."""
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from theorem_cases import largest_ratio
+
+from ridgeformer import theory
+from ridgeformer.compiler import Exact, LinearAttention, SoftmaxAttention, compile
+from ridgeformer.experiments.theorems import THEOREMS
+from ridgeformer.experiments.theorems.compiled_cg import ERROR, TooSmall, settings
+from ridgeformer.kernels import Exponential, Gaussian, Linear
+from ridgeformer.models import reference, trajectory
+from ridgeformer.models.reference import interval_of
+from ridgeformer.program import interpret, tables, trace
+from ridgeformer.program.trace import Scope
+from ridgeformer.solvers import ConjugateGradient, EagerMachine, krr
+from ridgeformer.tasks import KernelDraw, PrescribedSpectrum, Prompt
+from ridgeformer.theory import compiled_cg
+
+COARSE = 3.0
+"""The ratio of the knots of coarse tables, whose reciprocals are off by 1e-7."""
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    for name in ("FINE_RATIO", "COARSE_RATIO"):
+        monkeypatch.setattr(tables, name, COARSE)
+    tables.reciprocal_table.cache_clear()
+    yield
+    tables.reciprocal_table.cache_clear()
+
+
+@pytest.mark.parametrize("reach", [1.5, 16.0, 256.0, 1e3, 1e7, 1e14])
+def test_tables_are_never_too_large_and_too_small_by_what_is_said(reach):
+    """The corrections of files, in forty digits, over all that the tables leave."""
+    r = tables.reciprocal_table(1.0, reach)
+    most = compiled_cg.guess_error(r.table)
+    bound = theory.table_error(1.0, reach)
+    assert bound <= 3.2e-16
+    found = []
+    with mpmath.workdps(40):
+        for e in map(mpmath.mpf, np.linspace(-most, most, 401).tolist()):
+            p = (1 + r.a * e) * (1 + r.b * e + r.c * e**2) * (1 + r.d * e + r.f * e**2)
+            found.append(float(1 - (1 - e) * p))
+    assert min(found) >= -compiled_cg.COEFFICIENTS
+    assert 0.9 * bound <= max(found) <= bound + compiled_cg.COEFFICIENTS
+    x = torch.logspace(0, np.log10(reach), 4001, dtype=torch.float64)
+    coarse = 1 - x * tables.reciprocal_table(1.0, reach, COARSE)(x)
+    said = theory.table_error(1.0, reach, COARSE)
+    assert float(coarse.min()) >= -1e-14
+    assert 0.5 * said <= float(coarse.max()) <= said * (1 + 1e-6) + 1e-14
+    guesses = (1 - x * r.table(x)).abs().max()
+    assert 0.99 * most <= float(guesses) <= most * (1 + 1e-12)
+
+
+def test_units_are_within_a_tenth():
+    for reach in (2.0, 20.0, 1e6, 1e34):
+        x = torch.logspace(-32, np.log10(reach) - 32, 5001, dtype=torch.float64)
+        near = tables.unit_table(1e-32, 1e-32 * reach)(x) * x.sqrt()
+        assert float(near.min()) >= 0.899
+        assert float(near.max()) <= 1.101
+
+
+@pytest.mark.parametrize("setting", list(settings(6, seed=1)), ids=lambda s: s.label)
+def test_compiled_cg_errs_as_its_reciprocals_do(setting):
+    measured, bound = difference_and_bound(setting, setting.errors)
+    assert largest_ratio(measured, bound * (1 + 1e-5)) > 0.02
+    assert float(measured.max()) > 0.05 * ERROR, "the errors are far above round-off"
+
+
+def test_a_bound_that_knows_only_some_reciprocals_is_exceeded():
+    """Every kind counts: without its own error, each setting breaks the bound of the others."""
+    for setting in settings(6, seed=1):
+        tiny = theory.CGErrors(*(1e-3 * e for e in vars(setting.errors).values()))
+        measured, bound = difference_and_bound(setting, tiny)
+        assert (measured > bound).any(), setting.label
+
+
+def difference_and_bound(setting, known, steps=5):
+    """|f̂_t − f_t| of the recurrence with too small reciprocals, and the bound for these errors."""
+    system = {"ridge": setting.ridge, "kernel": setting.kernel}
+    values = theory.system_eigenvalues(setting.prompt, precondition=setting.precondition, **system)
+    interval = float(values.min()), float(values.max())
+    solver = ConjugateGradient(setting.precondition)
+    runs = []
+    for errors in (setting.errors, theory.CGErrors()):
+        machine = TooSmall(setting.prompt, setting.kernel, setting.ridge, errors, interval)
+        states = [solver.init(machine)]
+        for t in range(1, steps + 1):
+            states.append(solver.step(machine, states[-1], t))
+        predictions = torch.stack([machine.predict(s.alpha) for s in states])[..., 0]
+        runs.append((machine.coefficients, predictions))
+    (coefficients, found), (_, exact) = runs
+    path = theory.cg_path(
+        setting.prompt, *coefficients, precondition=setting.precondition, **system
+    )
+    bound = theory.compiled_cg_bound(
+        path, setting.prompt, found, errors=known, precondition=setting.precondition, **system
+    )
+    return (found - exact).abs(), bound
+
+
+MODELS = {
+    "linear": (Linear(), LinearAttention(30.0), "none"),
+    "linear, Jacobi": (Linear(), LinearAttention(30.0, Exact()), "jacobi"),
+    "gaussian": (Gaussian(0.7), SoftmaxAttention(2.0, 12), "none"),
+    "exponential, row sums": (Exponential(2.0), SoftmaxAttention(2.0, 12), "row-sum"),
+}
+
+
+@pytest.mark.parametrize("label", MODELS)
+def test_models_with_coarse_tables_err_as_bounded(label, coarse):
+    """Compiled models themselves, with reciprocals so coarse that their errors stand out of round-off."""
+    kernel, target, kind = MODELS[label]
+    prompt = KernelDraw(kernel=kernel, features=2, supports=12, scale=0.5).draw(12, 0).inside(2.0)
+    model = compile(
+        ConjugateGradient(kind), features=2, steps=4, ridge=1.0, kernel=kernel, to=target
+    )
+    found = trajectory(model, prompt).predictions[..., 0]
+    exact = reference(model, prompt).predictions[..., 0]
+    least, most = interval_of(model)
+    sums = None
+    if isinstance(target, SoftmaxAttention):
+        sums = (1.0, 1 + 12 * kernel.range(2.0).most)
+    errors = theory.compiled_cg_errors(
+        (least, most),
+        row_sums=sums,
+        diagonal=(1.0, 31.0) if kind == "jacobi" else None,
+        ratio=COARSE,
+    )
+    assert 1e-8 < errors.length < 1e-6
+    # Along the solver's own path, which differs from the model's by parts of 1e-7.
+    machine = TooSmall(prompt, kernel, 1.0, theory.CGErrors(), (least, most))
+    solver = ConjugateGradient(kind)
+    state = solver.init(machine)
+    for t in range(1, 5):
+        state = solver.step(machine, state, t)
+    path = theory.cg_path(
+        prompt, *machine.coefficients, ridge=1.0, kernel=kernel, precondition=kind
+    )
+    bound = theory.compiled_cg_bound(
+        path, prompt, found, errors=errors, ridge=1.0, kernel=kernel, precondition=kind
+    )
+    apart = (found - exact).abs()
+    assert (apart <= 1.001 * bound + 1e-13).all()
+    assert float(apart.max()) > 1e-9, "far above round-off"
+    assert float((apart[1:] / bound[1:]).max()) > 0.02
+
+
+EDGES = {
+    "collinear": [[1.0, 0.0]] * 4 + [[-1.0, 0.0]] * 4,
+    "one place": [[0.6, 0.8]] * 8,
+    "zero": [[0.0, 0.0]] * 7 + [[1.0, 0.0]],
+    "rim": [[np.cos(a), np.sin(a)] for a in np.linspace(0, 6, 8)],
+}
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Gaussian(0.7), Exponential(1.0)], ids=str)
+@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e11])
+def test_no_clamp_is_active_inside_the_domain(kernel, edge, size):
+    """The interpreter refuses a clamp that acts; prompts at the edges of the domain, targets of any size."""
+    phi = torch.tensor(EDGES[edge], dtype=torch.float64)[None]
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randn(1, 8, 1, generator=generator, dtype=torch.float64)
+    prompt = Prompt(phi, size * y / y.norm(), phi[:, :2])
+    top = 8 * kernel.range(1.0).most
+    for kind in ("none", "jacobi") if isinstance(kernel, Linear) else ("none", "row-sum"):
+        scope = Scope(row_sums=(1.0, 1 + top)) if kind == "row-sum" else None
+        rank = int(torch.linalg.matrix_rank(theory.gram(prompt, kernel)[0], rtol=1e-6))
+        program = trace(
+            ConjugateGradient(kind), steps=min(rank, 3), ridge=0.5, max_eigenvalue=top, scope=scope
+        )
+        interpret(program, prompt, kernel, check=True)
+
+
+@pytest.mark.parametrize("target", [LinearAttention(4.0), LinearAttention(4.0, causal=True)])
+def test_a_solved_prompt_is_frozen_where_it_is_solved(target):
+    """One support is solved in one step: all later iterates are where that one is."""
+    generator = torch.Generator().manual_seed(0)
+    phi = torch.rand(16, 1, 2, generator=generator, dtype=torch.float64) + 0.1
+    y = torch.randn(16, 1, 1, generator=generator, dtype=torch.float64)
+    prompt = Prompt(phi, y, phi.flip(0))
+    model = compile(ConjugateGradient(), features=2, steps=9, ridge=1.0, to=target)
+    found, exact = trajectory(model, prompt).predictions, krr(prompt, ridge=1.0)
+    weight = theory.query_weight(prompt, ridge=1.0)[..., None]
+    energy = theory.target_energy(prompt, ridge=1.0)[:, None]
+    off = (found[1:] - exact).abs() / (weight * energy)
+    # In real arithmetic 3.3e-16·√κ, and round-off of some operations besides.
+    assert float(off.max()) < 5e-15
+    system = EagerMachine(prompt, Linear(), 1.0).dense_system()
+    assert float(system.max()) < 5
+
+
+def test_a_clamped_curvature_would_be_noticed():
+    """A range that does not hold the curvature is refused by the interpreter."""
+    prompt = PrescribedSpectrum(features=4, supports=12, condition=20).draw(4, 0)
+    program = trace(ConjugateGradient(), steps=3, ridge=1.0, max_eigenvalue=1.0)
+    with pytest.raises(Exception, match="outside"):
+        interpret(program, prompt, check=True)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "wrong"),
+    [
+        ("effective_scalar_error", None),
+        ("table_error", lambda right: lambda *a: right(*a) / 2),
+        ("compiled_cg_bound", lambda right: lambda *a, **k: right(*a, **k) / 1.01),
+    ],
+)
+def test_wrong_constants_are_found(monkeypatch, attribute, wrong):
+    if wrong is None:
+        errors = theory.CGErrors(1e-16, 2e-16, 1e-17)
+        assert theory.effective_scalar_error(errors, 4.0) == pytest.approx(2.6e-16)
+        return
+    monkeypatch.setattr(theory, attribute, wrong(getattr(theory, attribute)))
+    assert THEOREMS["compiled-cg"].verify(0, True).verdict == "VIOLATED"
