@@ -13,6 +13,8 @@ from ridgeformer.theory.depth import (
     tuned_prediction_bound,
 )
 from ridgeformer.theory.dot_products import (
+    HeadPairErrors,
+    best_scale,
     derivative_error_bound,
     dot_product_bound,
     extrapolation_weights,
@@ -55,6 +57,7 @@ from ridgeformer.theory.inexact import (
     residual_gap_bound,
     residual_prediction_bound,
 )
+from ridgeformer.theory.inexact_cg import InexactCG
 from ridgeformer.theory.interpolation import (
     balance,
     interpolated_prediction_bound,
@@ -81,6 +84,7 @@ from ridgeformer.theory.round_off import (
 from ridgeformer.theory.sensitivity import (
     NotFixed,
     Sensitivity,
+    long_sensitivity,
     products_taken,
     residual_polynomials,
     semi_iteration_weights,
