@@ -37,7 +37,7 @@ def off_by(model, prompt):
 @pytest.mark.parametrize("heads", [2, 8])
 def test_cg_is_refused_where_it_amplifies(heads, precondition):
     with pytest.raises(
-        Refusal, match=r"at most 1 step of cg .* and not 8.* use `chebyshev` or `gd`"
+        Refusal, match=r"at most \d steps? of cg .* and not 8.* use `chebyshev` or `gd`"
     ):
         hard_model("cg", precondition, HeadPairs(heads))
 
@@ -91,8 +91,7 @@ def random_model(rng):
             ridge=ridge, kernel=kernel, dtype=dtype,
             to=SoftmaxAttention(radius, supports, dot_products=pairs),
         )  # fmt: skip
-    except Refusal as refusal:
-        assert "softmax heads" in str(refusal)
+    except Refusal:
         return None
     assert 0 < model.certificate.relative_error <= LARGEST_PROMISE
     few = int(rng.integers(1, supports + 1))

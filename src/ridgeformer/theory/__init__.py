@@ -57,7 +57,7 @@ from ridgeformer.theory.inexact import (
     residual_gap_bound,
     residual_prediction_bound,
 )
-from ridgeformer.theory.inexact_cg import InexactCG
+from ridgeformer.theory.inexact_cg import InexactCG, inexact_energy_bound
 from ridgeformer.theory.interpolation import (
     balance,
     interpolated_prediction_bound,

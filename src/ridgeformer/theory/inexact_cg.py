@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf, sqrt
 
-STRAYS = 1.5
-"""X: ‖p̂‖_S ≤ X√b‖r̂‖; for exact CG it is 1."""
+STRAYS, DROP = 1.05, 32.0
+"""X and m: ‖p̂‖_S ≤ X√b‖r̂‖ at all steps, where the residual falls by less than m and where by more; for
+exact CG it is 1."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class InexactCG:
         both = (1 + of_beta) * (1 + of_gamma) - 1
         of_product = 2 * d + d**2 + (1 + of_gamma) * (1 + e) * d * q
         of_update = d * (x / (1 - of_gamma) + 1 + e)
-        D = gamma = omega = o = 0.0
+        D = gamma = q * d
+        omega, o = d, 0.0
         found = []
         for s in range(steps):
             # step s of the recurrence; `omega` and `o` are those of its residual
@@ -62,7 +64,8 @@ class InexactCG:
             of_direction = d * (1 + (1 + of_beta) * grown * q * x)
             taken = (1 + of_gamma) / (1 - omega)
             lost = e * taken + d * q * (1 + (1 + e) * taken)
-            of_step = (of_gamma + omega) / (1 - omega) + lost
+            along = (1 + e) * (omega + 2 * d + d**2 + (1 + omega) * q * d) / (1 - d) ** 2
+            of_step = lost + taken * along
             before = D
             D = D + gamma + of_step * (1 + D)
             own = of_product * x**2 / (1 - of_gamma) + x * (of_update + (1 + e) * of_direction)
@@ -73,7 +76,8 @@ class InexactCG:
             o = own
             fresh = both * (1 + e) + e + (1 + both) * of_update + of_direction
             strayed = (1 + both) * o / (1 - omega)
-            if fresh + 4 * strayed * q > x - 1 or of_direction + (1 + of_beta) * x / 4 > x - 1:
+            steady = fresh + DROP * strayed * q
+            if max(steady, of_direction + (1 + of_beta) * x / DROP) > x - 1:
                 break
             gamma = (
                 max(kappa, 2.0) * (1 + fresh) * D
@@ -84,8 +88,14 @@ class InexactCG:
             omega = (1 + of_beta) * (
                 omega + of_product + d * q * (x + (1 + e) * (1 + of_gamma))
             ) + of_direction
-            if omega > 0.1:
+            if omega > 0.02:
                 break
             t = s + 1
             found.append(D + t * lost * (1 + D) + 2 * d * q * t * (t + 2) * taken * (1 + D))
         return found
+
+
+def inexact_energy_bound(product: float, steps: int) -> float:
+    """‖α* − α̂_t‖_A/‖α*‖_A ≤ (1 + te)(1 + e²)^{t/2} with e = ε/(1 − ε), whatever the condition number."""
+    error = product / (1 - product)
+    return float((1 + steps * error) * (1 + error**2) ** (steps / 2))

@@ -85,7 +85,8 @@ class HeadPairPromise:
 
     @property
     def cg(self) -> InexactCG:
-        unit = accumulated(self.errors.tokens + SCALARS, UNIT[self.job.dtype])
+        terms = self.errors.tokens + self.errors.features + SCALARS
+        unit = accumulated(terms, UNIT[self.job.dtype])
         return InexactCG(*self.spectrum, self.errors.operator / self.ridge, unit)
 
     def error_of_cg(self, steps: int) -> float:
