@@ -16,7 +16,7 @@ from ridgeformer.compiler import (
     SoftmaxAttention,
     compile,
 )
-from ridgeformer.compiler.catalogue import MAX_NORM, MAX_TARGET, attempts
+from ridgeformer.compiler.catalogue import MAX_NORM, MAX_TARGET, attempts, without_promise
 from ridgeformer.compiler.job import Dtype
 from ridgeformer.compiler.targets import Target
 from ridgeformer.kernels import KERNELS, Kernel, Linear
@@ -85,7 +85,9 @@ class Case:
     features: int = 4
     ridge: float = 1.0
     steps: int = 4
-    models: dict[tuple[int, int, int], CompiledModel] = field(default_factory=dict, repr=False)
+    models: dict[tuple[int, int, int, bool], CompiledModel] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def label(self) -> str:
@@ -103,12 +105,18 @@ class Case:
         return ", ".join(parts)
 
     def model(
-        self, *, features: int | None = None, outputs: int = 1, steps: int | None = None
+        self,
+        *,
+        features: int | None = None,
+        outputs: int = 1,
+        steps: int | None = None,
+        promised: bool = True,
     ) -> CompiledModel:
-        """The compiled model, which is kept for the next theorem."""
+        """The compiled model, which is kept for the next theorem; if not `promised`, its error may be
+        one that cannot be bounded."""
         if self.to is None:
             raise Refusal("Nothing is compiled without a target: give `to`.")
-        key = features or self.features, outputs, steps or self.steps
+        key = features or self.features, outputs, steps or self.steps, promised
         if key not in self.models:
             smooths = self.solver.smooths  # which takes one step, and no ridge
             self.models[key] = compile(
@@ -118,7 +126,7 @@ class Case:
                 steps=1 if smooths else key[2],
                 ridge=None if smooths else self.ridge,
                 kernel=self.kernel,
-                to=self.to,
+                to=self.to if promised else without_promise(self.to, self.kernel),
             )
         return self.models[key]
 
