@@ -96,9 +96,11 @@ def test_eight_heads_run_solvers_to_nine_digits(name, precondition):
     for supports in (1, 20, K):
         prompt = prompts(supports=supports, seed=supports)
         solver = make_solver(name, precondition)
-        model = compile(
-            solver, features=P, steps=5, ridge=1.0, to=SoftmaxAttention(1.0, K)
-        )  # fmt: skip
+        # CG's error cannot be promised for five steps, and a scale of one's own does without a promise.
+        pairs = HeadPairs(epsilon=0.02) if name == "cg" else None
+        to = SoftmaxAttention(1.0, K, dot_products=pairs)
+        model = compile(solver, features=P, steps=5, ridge=1.0, to=to)
+        assert (model.certificate.relative_error is None) == (name == "cg")
         expected = solve(solver, prompt, steps=5, ridge=1.0, max_eigenvalue=float(K)).predictions
         apart = float((trajectory(model, prompt).predictions - expected).abs().max())
         assert apart < 1e-9 * float(expected.abs().max())
@@ -106,8 +108,9 @@ def test_eight_heads_run_solvers_to_nine_digits(name, precondition):
 
 def test_single_precision_keeps_its_promise():
     prompt = prompts()
-    model = compiled("cg", 6, dtype="float32")
-    exact = solve(make_solver("cg"), prompt, steps=6, ridge=1.0).predictions
+    model = compiled("gd", 6, dtype="float32")
+    most = model.certificate.max_eigenvalue
+    exact = solve(make_solver("gd"), prompt, steps=6, ridge=1.0, max_eigenvalue=most).predictions
     found = trajectory(model, prompt.to(torch.float32)).predictions
     apart = float((found - exact).abs().max() / exact.abs().max())
     assert apart < min(1e-3, model.certificate.relative_error)

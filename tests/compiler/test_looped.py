@@ -315,17 +315,16 @@ def test_the_certificate_is_a_function_of_the_steps():
     assert certificate.to_dict()["looped"]
     assert "looped" not in certificate.at(3).to_dict()
     assert certificate.from_dict(certificate.to_dict()) == certificate
-    # Dot products from softmax heads err in every step, and so does the promise grow.
+    # Errors of dot products from softmax heads add up, and what holds for all steps holds for fewer.
     to = SoftmaxAttention(1.0, 16)
-    loop = compile(make_solver("cg"), features=2, ridge=1e-3, to=to, steps=1000, looped=True)
-    for steps in (1, 10, 1000):
-        alone = compile(make_solver("cg"), features=2, ridge=1e-3, to=to, steps=steps)
-        promised = loop.certificate.at(steps).relative_error
-        assert promised == pytest.approx(alone.certificate.relative_error, rel=1e-12)
-        if steps == 10:
-            break
+    loop = compile(make_solver("gd"), features=2, ridge=1e-3, to=to, steps=1000, looped=True)
     assert loop.certificate.relative_error > 1e-9
-    assert "earlier ones in proportion" in loop.certificate.promise()
+    for steps in (1, 10):
+        alone = compile(make_solver("gd"), features=2, ridge=1e-3, to=to, steps=steps)
+        promised = loop.certificate.at(steps).relative_error
+        assert alone.certificate.relative_error <= promised == loop.certificate.relative_error
+    with pytest.raises(Refusal, match="at most 2 steps of cg can be promised"):
+        compile(make_solver("cg"), features=2, ridge=1e-3, to=to, steps=1000, looped=True)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ def models(outputs, steps):
         try:
             model = found.entry.compile(outputs=outputs, steps=steps, dtype="float32")
         except Refusal as refusal:
-            if "float32 would round" not in str(refusal):
+            heads = found.entry.solver.name == "cg" and "can be promised" in str(refusal)
+            if not heads and "float32 would round" not in str(refusal):
                 raise
         else:
             yield found.entry.label, model

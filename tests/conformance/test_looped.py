@@ -49,7 +49,7 @@ def test_every_loop_runs_its_solver_and_runs_in_numpy(solver, outputs, tmp_path,
                 assert len(found.predictions) == steps + 1
                 apart = float((found.predictions - expected[: steps + 1]).abs().max()) / largest
                 allowed = model.certificate.at(steps).relative_error
-                assert allowed <= 1e-9
+                assert allowed <= (2e-9 if model.certificate.from_heads else 1e-9)
                 assert apart <= allowed, f"{entry.label}, k = {supports}, T = {steps}: {apart:.3g}"
                 worst[entry.label] = max(worst.get(entry.label, 0.0), apart / allowed)
                 if alpha is not None and model.certificate.space == "dual":
@@ -75,6 +75,10 @@ def test_everything_with_exact_products_loops_with_as_many_layers_a_step():
             assert "Interpolated products err in every step" in tried.reason
         elif entry.every_prefix:
             assert "leave `looped=True` out" in tried.reason
+        elif tried.model is None and entry.solver.name == "cg":
+            assert "amplify the errors of products" in tried.reason
+            assert entry.attention == "softmax"
+            assert entry.kernel.logits() is None
         elif tried.model is None:
             assert "cannot be looped" in tried.reason
             assert entry.solver.name in ("newton", "gd++", "cg-predicted")
@@ -93,7 +97,10 @@ def test_every_float32_loop_keeps_its_certificate():
     for tried in catalogue.looped_attempts().values():
         if tried.model is None:
             continue
-        model, prompt = tried.entry.compile(dtype="float32"), hard_prompts(5, 1)
+        steps = (
+            5 if tried.model.certificate.from_heads else None
+        )  # more cannot be promised in float32
+        model, prompt = tried.entry.compile(dtype="float32", steps=steps), hard_prompts(5, 1)
         found = trajectory(model, prompt, steps=5).predictions.numpy()
         assert found.dtype == np.float32
         used[tried.entry.label] = excess_of(model.unrolled(5), prompt, found).max()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ridgeformer import theory
-from ridgeformer.compiler import Interpolated, SoftmaxAttention, compile
+from ridgeformer.compiler import HeadPairs, Interpolated, SoftmaxAttention, compile
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import make_solver
@@ -235,3 +235,32 @@ def test_reciprocals_err_by_the_sixth_chebyshev_polynomial(ratio, monkeypatch):
     x = torch.from_numpy(np.geomspace(1.0, ratio**3, 1001))
     # The table is balanced by its largest error on 257 points of a cell.
     assert float((1 - x * r.table(x)).abs().max()) <= guess_error * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("pairs", [1, 4])
+@pytest.mark.parametrize("supports", [1, 2, 9])
+def test_a_product_from_heads_is_a_nearby_operator(supports, pairs):
+    """‖(K̂ − K)v‖ ≤ ‖E‖‖v‖ for every v at once, at a scale where truncation or round-off rules."""
+    rng = np.random.default_rng(supports)
+    for scale in (1e-7, 0.02, 0.3):
+        epsilon = scale / pairs
+        to = SoftmaxAttention(1.0, supports, dot_products=HeadPairs(2 * pairs, epsilon))
+        model = compile(make_solver("gd"), features=2, outputs=supports, steps=1, ridge=1.0, to=to)
+        phi = rng.standard_normal((1, supports, 2))
+        phi /= np.maximum(1, np.linalg.norm(phi, axis=-1, keepdims=True))
+        units = np.eye(supports)[None]
+        prompt = Prompt(*map(torch.from_numpy, (phi, units, phi)))
+        found = model.predict(prompt)[0].numpy() * (2 + supports) / 2  # K̂ column by column
+        errors = theory.HeadPairErrors(supports, 2, epsilon, pairs, 1.0)
+        entries = np.abs(found - phi[0] @ phi[0].T)
+        assert np.linalg.norm(found - phi[0] @ phi[0].T, 2) <= errors.operator * supports**0.5
+        assert entries.max() <= errors.entry
+
+
+def test_the_chosen_scale_has_the_least_bound():
+    best = theory.best_scale(16, 4, 4, 2.0, theory.UNIT["float64"])
+    for factor in (0.5, 0.8, 1.25, 2.0):
+        other = theory.HeadPairErrors(16, 4, factor * best.epsilon, 4, 2.0)
+        assert other.operator > 0.99 * best.operator
+    assert best.operator < theory.best_scale(16, 4, 1, 2.0, theory.UNIT["float64"]).operator / 30
+    assert theory.HeadPairErrors(16, 4, 1.0, 4, 2.0).too_large

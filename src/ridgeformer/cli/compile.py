@@ -106,6 +106,8 @@ def summary(model: CompiledModel) -> str:
     certified = ""
     if certificate.absolute_error is not None:
         certified = f"; certified error {certificate.absolute_error:.2g}"
+    elif certificate.relative_error is None and certificate.from_heads:
+        certified = "; no error is certified: leave --epsilon out for a promise, or a refusal with the reason"
     elif certificate.relative_error is None:
         certified = "; too narrow to certify an error: raise --mlp-width for a promise"
     p = certificate.features

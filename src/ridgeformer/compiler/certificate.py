@@ -86,9 +86,8 @@ class Certificate:
 
     def at(self, steps: int | None) -> Certificate:
         """The certificate for the number of steps that a caller asks for; what it does not serve is
-        refused. Only a looped model leaves the choice.
-
-        A relative error that exceeds the usual one grows in proportion to the steps.
+        refused. Only a looped model leaves the choice. What is promised for `steps` steps is promised
+        for fewer.
         """
         if not self.looped:
             if steps is not None:
@@ -106,10 +105,7 @@ class Certificate:
                 f"`steps` is {steps:,}, outside the 1 to {self.steps:,} for which the model is certified: "
                 "compile with a larger `steps`."
             )
-        error = self.relative_error
-        if error is not None:
-            error = max(PROMISE[self.dtype][0], error * steps / self.steps)
-        return replace(self, steps=steps, looped=False, steps_before_loop=0, relative_error=error)
+        return replace(self, steps=steps, looped=False, steps_before_loop=0)
 
     @property
     def slack(self) -> float:
@@ -263,20 +259,26 @@ class Certificate:
             conditions.append(f"eigenvalues ≤ {self.interval[1]:g}")
         return conditions
 
+    @property
+    def from_heads(self) -> bool:
+        """Whether dot products come from pairs of softmax heads."""
+        return self.attention == "softmax" and kernel_from(self.kernel).logits() is None
+
     def promise(self) -> str:
         """How close the predictions of every step are to the solver's."""
         if self.absolute_error is not None:
             return f"every step within {self.absolute_error:.3g} of the solver"
         if self.relative_error is None:
-            return "none: at this MLP width an iterate may leave the range in which products are interpolated"
+            return "none: " + (
+                "at this scale of the heads errors of dot products may be amplified without bound"
+                if self.from_heads
+                else "at this MLP width an iterate may leave the range in which products are interpolated"
+            )
         to = "the largest prediction" + (" from that prefix" if self.every_prefix else "")
-        if self.attention == "softmax" and kernel_from(self.kernel).logits() is None:
+        if self.from_heads:
             to += " or, if that is larger, to the domain's largest dot product times Σ|α_i|"
-        every = "every step"
-        if self.looped and self.relative_error > PROMISE[self.dtype][0]:
-            every = f"the last of {self.steps:,} steps, and earlier ones in proportion,"
         return (
-            f"{every} within {self.relative_error:g} of the solver, relative to {to}, or "
+            f"every step within {self.relative_error:g} of the solver, relative to {to}, or "
             f"{self.round_off_factor:g} times the solver's own round-off"
         )
 

@@ -21,6 +21,8 @@ from ridgeformer.theory.depth import (
     tuned_prediction_bound,
 )
 from ridgeformer.theory.dot_products import (
+    HeadPairErrors,
+    best_scale,
     derivative_error_bound,
     dot_product_bound,
     extrapolation_weights,
@@ -63,6 +65,7 @@ from ridgeformer.theory.inexact import (
     residual_gap_bound,
     residual_prediction_bound,
 )
+from ridgeformer.theory.inexact_cg import InexactCG, inexact_energy_bound
 from ridgeformer.theory.inexact_scalars import (
     CGPath,
     cg_path,
@@ -105,6 +108,7 @@ from ridgeformer.theory.round_off import (
 from ridgeformer.theory.sensitivity import (
     NotFixed,
     Sensitivity,
+    long_sensitivity,
     products_taken,
     residual_polynomials,
     semi_iteration_weights,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from functools import cache
-from math import pi, prod
+from dataclasses import dataclass
+from functools import cache, cached_property
+from math import exp, pi, prod, sqrt
 
 import numpy as np
 
-from ridgeformer.theory.round_off import UNIT
+from ridgeformer.theory.round_off import UNIT, accumulated
 from ridgeformer.types import Refusal
+
+RECIPROCAL = 32
+"""A reciprocal by a table and the correction of degree 5 is exact up to this many units of round-off."""
 
 
 def extrapolation_weights(pairs: int) -> np.ndarray:
@@ -46,24 +50,101 @@ def derivative_error_bound(scale: np.ndarray | float, pairs: int) -> np.ndarray:
     return np.asarray(bound.min(-1))
 
 
+@dataclass(frozen=True)
+class HeadPairErrors:
+    """What a product with K costs that h pairs of softmax heads make, for k ≤ `supports` and |φ| ≤ R.
+
+    It is off by at most n·S·V·E(εS) + ρ‖v‖₁ at a token, n = k + 1: S and V are half the spreads of its
+    scores and of the values, both with the aggregator's 0, E is `derivative_error_bound` and ρ is
+    `round_off`.
+    """
+
+    supports: int
+    features: int
+    """The number p of features whose dot products the heads form."""
+    epsilon: float
+    pairs: int
+    max_norm: float
+    """R, of these features."""
+    unit: float = UNIT["float64"]
+    feature_error: float = 0.0
+    """How far the model's features are from exact ones, relative to R."""
+
+    @property
+    def tokens(self) -> int:
+        return self.supports + 1
+
+    @property
+    def too_large(self) -> bool:
+        """Whether ε leaves the range 0 < hεR² < π/2 in which there is a bound."""
+        return not self.pairs * self.epsilon * self.max_norm**2 < circles()[0][-1]
+
+    @cached_property
+    def derivative(self) -> float:
+        """E(εR²): R² is the largest half-spread of scores, and S·E(εS) rises with S."""
+        return float(derivative_error_bound(self.epsilon * self.max_norm**2, self.pairs))
+
+    @cached_property
+    def round_off(self) -> float:
+        """ρ = (1 + z)·e^{2hεR²}·τ·Σ|w_c|/ε + R²·(z(2 + nE) + z' + f(2 + f))."""
+        n, p, h, size = self.tokens, self.features, self.pairs, self.max_norm**2
+        logit = h * self.epsilon * size
+        weights = exp(2 * accumulated(p + 5, self.unit) * logit)
+        weights = weights * (1 + accumulated(3 * n + 5 * h + 12, self.unit)) - 1
+        count = accumulated(RECIPROCAL + 8, self.unit)
+        sums = accumulated(2 * n + p + RECIPROCAL + 14, self.unit)
+        share = exp(2 * logit) * float(np.abs(extrapolation_weights(h)).sum()) / self.epsilon
+        features = self.feature_error * (2 + self.feature_error)
+        rest = count * (2 + n * self.derivative) + sums + features
+        return (1 + count) * weights * share + size * rest
+
+    @property
+    def entry(self) -> float:
+        """|(K̂v − Kv)_j| ≤ this times ‖v‖₂, at every token: n·R²·E/√2 + √k·ρ."""
+        truncated = self.tokens * self.max_norm**2 * self.derivative / sqrt(2)
+        return truncated + sqrt(self.supports) * self.round_off
+
+    @property
+    def operator(self) -> float:
+        """‖K̂v − Kv‖₂ ≤ this times ‖v‖₂, over the supports: √k times `entry`."""
+        return sqrt(self.supports) * self.entry
+
+    @property
+    def size(self) -> float:
+        """What a product's two terms may reach in norm, relative to ‖v‖₂: kR²(3 + nE)."""
+        return self.supports * self.max_norm**2 * (3 + self.tokens * self.derivative)
+
+
 def dot_product_bound(
     scores: np.ndarray, values: np.ndarray, *, epsilon: float, pairs: int, max_norm: float, features: int
 ) -> np.ndarray:  # fmt: skip
-    """|K̂v − Kv| ≤ n(S·V·E(εS) + V₀·u·((4n + 2(p+4)hεR² + 4h + 16)·Σ|w_c|/ε + (n + p + 8)·R²)).
+    """|K̂v − Kv| ≤ n·S·V·E(εS) + ρ‖v‖₁, in float64.
 
     A token has `scores` s_i = ⟨φ, φ_i⟩ with the supports, whose `values` are v_i; both are of shape
-    [..., k]. The aggregator adds a 0 to each, so that there are n = k + 1 tokens. S and V are half
-    the spreads of scores and values, E is `derivative_error_bound`, V₀ = max|v_i|, R is the largest
-    |φ|, p is the number of `features`, h the number of `pairs`, and u = 2⁻⁵³. The second term is
-    round-off.
+    [..., k]. The aggregator adds a 0 to each, so that there are n = k + 1 tokens. All else is as in
+    `HeadPairErrors`.
     """
-    n = scores.shape[-1] + 1
+    supports = scores.shape[-1]
+    errors = HeadPairErrors(supports, features, epsilon, pairs, max_norm)
     spread, value = (
         (np.maximum(t.max(-1), 0) - np.minimum(t.min(-1), 0)) / 2 for t in (scores, values)
     )
-    share = np.abs(extrapolation_weights(pairs)).sum() / epsilon
-    logit = pairs * epsilon * max_norm**2
-    rounds = (4 * n + 2 * (features + 4) * logit + 4 * pairs + 16) * share
-    rounds = UNIT["float64"] * (rounds + (n + features + 8) * max_norm**2)
-    error = spread * value * derivative_error_bound(epsilon * spread, pairs)
-    return np.asarray(n * (error + np.abs(values).max(-1) * rounds))
+    truncated = spread * value * derivative_error_bound(epsilon * spread, pairs)
+    return np.asarray(errors.tokens * truncated + np.abs(values).sum(-1) * errors.round_off)
+
+
+def best_scale(
+    supports: int,
+    features: int,
+    pairs: int,
+    max_norm: float,
+    unit: float,
+    feature_error: float = 0.0,
+) -> HeadPairErrors:
+    """The ε of 240 between 10⁻⁸ and nearly π/2h, over R², with the least bound on an operator's error."""
+    scales = np.geomspace(1e-8, 1.5 / pairs, 240) / max_norm**2
+    tried = (
+        HeadPairErrors(supports, features, float(e), pairs, max_norm, unit, feature_error)
+        for e in scales
+    )
+    return min(tried, key=lambda errors: errors.operator)

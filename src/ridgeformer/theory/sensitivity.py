@@ -196,6 +196,44 @@ def sensitivity(
     return Sensitivity(**{name: missed * value for name, value in largest.items()})
 
 
+def long_sensitivity(
+    solver: Solver, *, steps: int, tuned: Interval, spectrum: Interval, offset: float = 0.0
+) -> Sensitivity:
+    """The same for many steps, in closed form, by |R| ≤ Σ|R| over all steps and √(σ − offset) at its end.
+
+    With c the centre of the interval and θ = (√κ − 1)/(√κ + 1), an error that is j steps old counts
+    ϱ^j/c in Richardson iteration, ϱ = max|1 − σ/c|, ω(j+1)θ^j/c in the heavy ball method, and
+    (4/ρc)·jθ^j in Chebyshev iteration, ρ = (κ − 1)/(κ + 1).
+    """
+    (a, b), (lo, hi) = spectrum, tuned
+    centre = (lo + hi) / 2
+    weights = semi_iteration_weights(solver, steps=4, tuned=tuned)
+    if not any(remembers and omega > 1 for omega, remembers in weights):
+        factor = max(abs(1 - a / centre), abs(1 - b / centre))
+        total = steps / centre if factor >= 1 else min(steps, 1 / (1 - factor)) / centre
+        if factor > 1:
+            total *= factor**steps
+    elif a < lo or b > hi:
+        raise NotFixed(
+            f"{solver.name} may meet eigenvalues outside its interval, where its responses have no closed form."
+        )
+    else:
+        root = sqrt(hi / lo)
+        theta = (root - 1) / (root + 1)
+        rho, found = (hi - lo) / (hi + lo), [omega for omega, _ in weights]
+        heavy_ball, chebyshev = [1 + theta**2] * 4, [1.0, 1 / (1 - rho**2 / 2)]
+        for _ in range(2):
+            chebyshev.append(1 / (1 - rho**2 * chebyshev[-1] / 4))
+        if np.allclose(found, heavy_ball, rtol=1e-9):
+            first = found[0]
+        elif np.allclose(found, chebyshev, rtol=1e-9):
+            first = 4 * theta / rho
+        else:
+            raise NotFixed(f"The responses of {solver.name} to old errors have no closed form.")
+        total = first / (centre * (1 - theta) ** 2)
+    return Sensitivity(prediction=sqrt(max(b - offset, 0.0)) * total, iterate=total)
+
+
 def products_in_a_period(solver: Solver, tuned: Interval) -> int:
     """The number of products in a step if all steps respond to errors alike, and 0 otherwise."""
     one, four = (products_taken(solver, steps=t, tuned=tuned) for t in (1, 4))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from math import ceil, log2
+from math import ceil, inf, log2
 
 from ridgeformer.compiler.backends.base import Backend, no_attention
 from ridgeformer.compiler.backends.dot_product import DotProductLowering
@@ -16,6 +16,11 @@ from ridgeformer.compiler.backends.error_budget import (
     error_budget,
     narrower,
 )
+from ridgeformer.compiler.backends.head_errors import (
+    LARGEST_PROMISE,
+    HeadPairPromise,
+    feature_error,
+)
 from ridgeformer.compiler.backends.multiply import FINE_ENOUGH, Grid, Multiplier, SquareMultiplier
 from ridgeformer.compiler.backends.softmax import SoftmaxLowering
 from ridgeformer.compiler.certificate import PROMISE, Certificate, certify
@@ -26,7 +31,9 @@ from ridgeformer.compiler.passes import erase, reuse, widest_mlp
 from ridgeformer.compiler.targets import Exact, HeadPairs, Interpolated, SoftmaxAttention
 from ridgeformer.kernels import Logits
 from ridgeformer.program import Program, Scope, trace
+from ridgeformer.program.ops import Diagonal
 from ridgeformer.program.ranges import Bounds, ranges
+from ridgeformer.theory import UNIT, HeadPairErrors, best_scale
 from ridgeformer.types import Refusal
 
 ROOMY_LOGIT = 2.0**18
@@ -211,11 +218,18 @@ class DotProductBackend(Backend):
             raise Refusal(
                 "The projection is 0, and leaves no dot products: give a U that keeps something."
             )
-        # Truncation falls as x^heads and round-off grows as 1/x, for logits up to x.
-        self.unit = 1e-15 if job.dtype == "float64" else 1e-6
-        self.logit = self.unit ** (1 / (self.pairs.heads + 1))
-        if self.pairs.epsilon is not None:
-            self.logit = self.pairs.epsilon * self.longest**2
+        self.errors = self.chosen_errors()
+
+    def chosen_errors(self) -> HeadPairErrors:
+        """With the scale that was given, or the one that balances truncation against round-off."""
+        unit = UNIT[self.job.dtype]
+        width = self.feature_map.width(self.job.features)
+        off = feature_error(self.feature_map, self.domain.max_norm, self.longest, unit)
+        known = (self.domain.max_supports, width)
+        pairs, epsilon = self.pairs.heads // 2, self.pairs.epsilon
+        if epsilon is None:
+            return best_scale(*known, pairs, self.longest, unit, off)
+        return HeadPairErrors(*known, epsilon, pairs, self.longest, unit, off)
 
     def trace(self) -> Program:
         return self.job.trace(
@@ -233,17 +247,28 @@ class DotProductBackend(Backend):
             features=self.projected_features,
             feature_map=self.feature_map,
             max_supports=self.domain.max_supports,
-            head_pairs=self.pairs.heads // 2,
-            epsilon=self.logit / self.longest**2,
-            push=push(self.pairs.heads * self.logit),
+            head_pairs=self.errors.pairs,
+            epsilon=self.errors.epsilon,
+            push=push(2 * self.errors.pairs * self.errors.epsilon * self.longest**2),
         )
         lowering.bounds = bounds
         return lowering.circuit(program)
 
     def certify(self, program: Program) -> Certificate:
-        condition = 1 + self.domain.max_eigenvalue / self.job.needed_ridge
-        one = self.logit**self.pairs.heads + self.unit / self.logit
-        error = max(PROMISE[self.job.dtype][0], 10 * self.job.steps * condition * one)
+        """The error that is proved; without one the model is refused, unless its scale was given."""
+        promise = HeadPairPromise(self.job, self.domain, self.errors)
+        # A solver that divides by diag(A) without saying so has another spectrum than is assumed.
+        hidden = self.job.solver.precondition == "none" and any(
+            isinstance(op, Diagonal) for op in program.ops
+        )
+        error = inf if self.errors.too_large or hidden else promise.error(self.job.steps)
+        if error > LARGEST_PROMISE:
+            if self.pairs.epsilon is None:
+                raise promise.refusal()
+            return certify(
+                self.job, program, attention="softmax", domain=self.domain, absolute_error=inf
+            )
+        error = max(PROMISE[self.job.dtype][0], error)
         return certify(
             self.job, program, attention="softmax", domain=self.domain, relative_error=error
         )

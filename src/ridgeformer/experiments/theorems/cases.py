@@ -16,7 +16,7 @@ from ridgeformer.compiler import (
     SoftmaxAttention,
     compile,
 )
-from ridgeformer.compiler.catalogue import MAX_NORM, MAX_TARGET, attempts
+from ridgeformer.compiler.catalogue import MAX_NORM, MAX_TARGET, attempts, without_promise
 from ridgeformer.compiler.certificate import largest_eigenvalue
 from ridgeformer.compiler.job import Dtype
 from ridgeformer.compiler.targets import Target
@@ -91,7 +91,9 @@ class Case:
     looped: bool = False
     called: str = ""
     """What it is called, if not by its parts."""
-    models: dict[tuple[int, int, int], CompiledModel] = field(default_factory=dict, repr=False)
+    models: dict[tuple[int, int, int, bool], CompiledModel] = field(
+        default_factory=dict, repr=False
+    )
 
     @property
     def label(self) -> str:
@@ -121,11 +123,13 @@ class Case:
         features: int | None = None,
         outputs: int | None = None,
         steps: int | None = None,
+        promised: bool = True,
     ) -> CompiledModel:
-        """The compiled model, which is kept for the next theorem."""
+        """The compiled model, which is kept for the next theorem; if not `promised`, its error may be
+        one that cannot be bounded."""
         if self.to is None:
             raise Refusal("Nothing is compiled without a target: give `to`.")
-        key = features or self.features, outputs or self.outputs, steps or self.steps
+        key = features or self.features, outputs or self.outputs, steps or self.steps, promised
         if key not in self.models:
             smooths = self.solver.smooths  # which takes one step, and no ridge
             self.models[key] = compile(
@@ -135,7 +139,7 @@ class Case:
                 steps=1 if smooths else key[2],
                 ridge=None if smooths else self.ridge,
                 kernel=self.kernel,
-                to=self.to,
+                to=self.to if promised else without_promise(self.to, self.kernel),
                 dtype=self.dtype,
                 looped=self.looped,
             )

@@ -257,7 +257,7 @@ class SizeLaw(GeneralTheorem):
 
     def measure_on(self, case: Case, seed: int, fast: bool) -> Outcome:
         steps = (8, 9, 10) if fast else (8, 9, 10, 12)
-        models = [case.model(steps=t) for t in steps]
+        models = [case.model(steps=t, promised=False) for t in steps]
         configs = [model.transformer.config for model in models]
         first, second = (config.n_layers for config in configs[:2])
         m = Measurement()

@@ -1,0 +1,202 @@
+"""What can be promised where pairs of softmax heads make dot products: a bound on predictions, or nothing.
+
+A promise is relative to R²·max_s ‖α_s‖₁, where R² is the domain's largest dot product and s runs over the
+solver's steps, or to the largest prediction if that is larger.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, sqrt
+
+from ridgeformer.compiler.domain import Domain
+from ridgeformer.compiler.job import Job
+from ridgeformer.kernels import FeatureMap
+from ridgeformer.solvers import Chebyshev, ConjugateGradient, certified_interval
+from ridgeformer.theory import (
+    UNIT,
+    HeadPairErrors,
+    InexactCG,
+    NotFixed,
+    Sensitivity,
+    accumulated,
+    divisor_error_bound,
+    long_sensitivity,
+    semi_iteration_weights,
+    sensitivity,
+)
+from ridgeformer.theory.dot_products import RECIPROCAL
+from ridgeformer.types import Refusal, counted
+
+LARGEST_PROMISE = 0.1
+"""An error that cannot be bounded by this is not promised."""
+
+LONG = 256
+"""Beyond so many steps the responses of a method are bounded in closed form."""
+
+SCALARS = RECIPROCAL + 128
+"""Units of round-off, besides those of a sum over tokens, in each scalar and update of a compiled CG."""
+
+
+@dataclass(frozen=True)
+class HeadPairPromise:
+    """The certified error of a job whose products with K have the given errors."""
+
+    job: Job
+    domain: Domain
+    errors: HeadPairErrors
+
+    @property
+    def ridge(self) -> float:
+        return self.job.needed_ridge
+
+    @property
+    def largest(self) -> float:
+        """R², the largest dot product in the domain."""
+        return self.errors.max_norm**2
+
+    @property
+    def scaling(self) -> tuple[float, float]:
+        """The range of the entries of the preconditioner."""
+        if self.job.solver.precondition == "none":
+            return 1.0, 1.0
+        least = self.domain.kernel.range(self.domain.max_norm).least_diagonal
+        return self.ridge + max(least, 0.0), self.ridge + self.largest
+
+    @property
+    def spectrum(self) -> tuple[float, float]:
+        """Where the eigenvalues of P⁻¹A lie; with Jacobi they add up to k."""
+        top = self.ridge + self.domain.max_eigenvalue
+        least, most = self.scaling
+        if self.job.solver.precondition == "none":
+            return self.ridge, top
+        return self.ridge / most, min(float(self.domain.max_supports), top / least)
+
+    def error(self, steps: int) -> float:
+        """The relative error of every step up to `steps`, or ∞ if nothing is proved."""
+        if isinstance(self.job.solver, ConjugateGradient):
+            return self.error_of_cg(steps)
+        try:
+            return self.error_of_fixed(steps)
+        except NotFixed:
+            return inf
+
+    # ------------------------------------------------------------------ conjugate gradients
+
+    @property
+    def cg(self) -> InexactCG:
+        terms = self.errors.tokens + self.errors.features + SCALARS
+        unit = accumulated(terms, UNIT[self.job.dtype])
+        return InexactCG(*self.spectrum, self.errors.operator / self.ridge, unit)
+
+    def error_of_cg(self, steps: int) -> float:
+        """(R·F·χ√P_max + τ(1 + F·χ√(P_max/λ)))/R², F the error of the energy and τ that of one reading."""
+        a, b = self.spectrum
+        # ‖α*‖_A ≤ χ‖P^{1/2}α₁‖ for the first iterate of CG
+        energy = sqrt(4 * (a + b) ** 3 / (27 * a * b)) * sqrt(self.scaling[1])
+        found = self.cg.energy_error(steps)
+        if found == inf:
+            return inf
+        read = self.errors.entry * (1 + found * energy / sqrt(self.ridge))
+        return (sqrt(self.largest) * found * energy + read) / self.largest
+
+    # ------------------------------------------------------------------ fixed coefficients
+
+    @property
+    def tuned(self) -> tuple[float, float]:
+        solver = self.job.solver
+        if solver.interval is not None:
+            return solver.interval
+        return certified_interval(solver.precondition, self.ridge, self.domain.max_eigenvalue)
+
+    def responses(self, steps: int) -> Sensitivity:
+        offset = self.ridge if self.job.solver.precondition == "none" else 0.0
+        lo, hi = self.spectrum
+        spectrum = (lo, min(hi, self.tuned[1]))  # a prompt with a larger eigenvalue is refused
+        known = {"tuned": self.tuned, "spectrum": spectrum, "offset": offset}
+        if steps > LONG:
+            return long_sensitivity(self.job.solver, steps=steps, **known)  # type: ignore[arg-type]
+        return sensitivity(self.job.solver, steps=steps, **known)  # type: ignore[arg-type]
+
+    def error_of_fixed(self, steps: int) -> float:
+        """(R·Σ√σ|R_{T,s}|·e/√P_min + τ·â)/R², where e bounds an error of a residual, and â a ‖α̂‖, for
+        max_s ‖α_s‖ = 1."""
+        amplified, (least, most) = self.responses(steps), self.scaling
+        centre, unit = sum(self.tuned) / 2, self.unit_of_updates()
+        slope = self.errors.operator + unit * (self.errors.size + self.ridge + 2 * most * centre)
+        constant = unit * most * centre  # of ‖y‖, at most c·P_max‖α₁‖
+        moved = amplified.iterate / least
+        if moved * slope >= 0.5:
+            return inf
+        iterate = (1 + moved * constant) / (1 - moved * slope)
+        residual = slope * iterate + constant
+        predicted = sqrt(self.largest) * amplified.prediction * residual / sqrt(least)
+        return (predicted + self.errors.entry * iterate) / self.largest
+
+    def unit_of_updates(self) -> float:
+        """The relative error of each term of an update α' + ω(α − α' + P⁻¹r/c).
+
+        It is 0 for methods of another form, whose updates have the round-off that every compiled model
+        is promised to have.
+        """
+        unit = UNIT[self.job.dtype]
+        try:
+            semi_iteration_weights(self.job.solver, steps=4, tuned=self.tuned)
+        except Refusal:
+            return 0.0
+        if not (self.job.looped and isinstance(self.job.solver, Chebyshev)):
+            return accumulated(RECIPROCAL + 24, unit)
+        own = divisor_error_bound((RECIPROCAL + 8) * unit, self.tuned[1] / self.tuned[0])
+        return accumulated(RECIPROCAL + 24, unit) + 2 * own
+
+    # ------------------------------------------------------------------ what else would do
+
+    def refusal(self) -> Refusal:
+        """Names the most steps that could be promised, and what to do instead."""
+        steps, heads = self.job.steps, 2 * self.errors.pairs
+        possible, unknown = 0, min(steps, 512)
+        while possible < unknown:  # the bound rises with the number of steps
+            middle = (possible + unknown + 1) // 2
+            if self.error(middle) <= LARGEST_PROMISE:
+                possible = middle
+            else:
+                unknown = middle - 1
+        condition, name = self.spectrum[1] / self.spectrum[0], self.job.solver.name
+        own = "; with a scale `epsilon` of your own in `HeadPairs` the model is made, and promises nothing."
+        if self.error(1) == inf and not isinstance(self.job.solver, ConjugateGradient):
+            return Refusal(
+                f"With dot products from softmax heads nothing can be promised for {name}, whose coefficients "
+                f"depend on the data: use `chebyshev`, `gd`, or `to=LinearAttention(…)`{own}"
+            )
+        if isinstance(self.job.solver, ConjugateGradient):
+            why = "conjugate gradients amplify the errors of products"
+            instead = "use `chebyshev` or `gd`, which do not, a larger `ridge`"
+        else:
+            why, instead = "errors of products add up", "use more `heads`, a larger `ridge`"
+        most = f"at most {counted(possible, 'step')}" if possible else "no step"
+        return Refusal(
+            f"With dot products from {heads} softmax heads, {most} of {name} can be promised where cond(P⁻¹A) "
+            f"may reach {condition:.3g}, and not {steps:,}, because {why}: {instead}, or "
+            f"`to=LinearAttention(…)`{own}"
+        )
+
+
+def feature_error(features: FeatureMap, max_norm: float, longest: float, unit: float) -> float:
+    """How far u(φ) may be off by its own round-off, relative to the largest |u(φ)|."""
+    error, reach = 0.0, max_norm
+    if features.projection is not None:
+        weights = features.projection.double()
+        error = accumulated(weights.shape[1] + 2, unit) * float(weights.norm()) * reach
+        reach = float(weights.norm()) * reach
+    if features.hidden is not None:
+        weights, bias = (part.double() for part in features.hidden)
+        size = float(weights.norm()) * reach + float(bias.norm())
+        error = float(weights.norm()) * error + accumulated(weights.shape[1] + 3, unit) * size
+        reach = size
+    if features.monomials is None:
+        return error / longest
+    # A monomial of degree d rises by d·reach^(d−1) at most, and its d + 1 products round.
+    relative = error / reach + accumulated(6, unit)
+    sizes = [(m.weight * reach ** len(m.indices), len(m.indices)) for m in features.monomials]
+    total = sum((size * ((1 + relative) ** (degree + 1) - 1)) ** 2 for size, degree in sizes)
+    return sqrt(total) / longest

@@ -1,0 +1,114 @@
+"""What conjugate gradients make of errors in their products: worst cases, and compiled models at the edge."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ridgeformer.compiler import HeadPairs, SoftmaxAttention
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import compiled
+from ridgeformer.kernels import Linear
+from ridgeformer.models import reference, trajectory
+from ridgeformer.solvers import ConjugateGradient, EagerMachine
+from ridgeformer.tasks import Prompt
+from ridgeformer.theory import UNIT, InexactCG, accumulated, inexact_energy_bound
+
+STEPS = 4
+
+
+class Turned(EagerMachine):
+    """A machine whose products with K are off by a given matrix."""
+
+    def __init__(self, prompt: Prompt, ridge: float, error: Tensor) -> None:
+        super().__init__(prompt, Linear(), ridge)
+        self.error = error
+
+    def kernel_product(self, v: Tensor) -> Tensor:
+        return super().kernel_product(v) + self.error @ v
+
+
+def iterates(machine: EagerMachine, steps: int) -> Tensor:
+    """α_0 … α_steps of CG, [steps + 1, k], for one prompt of one output."""
+    solver = ConjugateGradient()
+    states = [solver.init(machine)]
+    for t in range(1, steps + 1):
+        states.append(solver.step(machine, states[-1], t))
+    return torch.stack([state.alpha for state in states])[:, 0, :, 0]
+
+
+def chain(condition: float, ratio: float, steps: int) -> tuple[Prompt, Tensor]:
+    """Supports along the axes and eigenvalues of A for λ = 1: each step of CG removes one entry of y.
+
+    The eigenvalues are κ twice, and 1, 1.3, 1.6, …; y is 1 and 0 there, and τ, τ², ….
+    """
+    low = 1 + 0.3 * torch.arange(steps - 1, dtype=torch.float64)
+    values = torch.cat([torch.full((2,), condition, dtype=torch.float64), low])
+    y = torch.cat(
+        [torch.tensor([1.0, 0.0], dtype=torch.float64), ratio ** (1 + torch.arange(steps - 1))]
+    )
+    phi = torch.diag((values - 1).sqrt())[None]
+    return Prompt(phi, y[None, :, None], phi), values
+
+
+def turning_error(values: Tensor, y: Tensor, size: float, *, along: bool) -> Tensor:
+    """E = A^{1/2}E'A^{1/2} with ‖E'‖ = ε, which takes the first direction to itself or to the second mode."""
+    first = values.sqrt() * y
+    unit = first / first.norm()
+    to = unit if along else torch.eye(len(y), dtype=torch.float64)[1]
+    return values.sqrt()[:, None] * (size * torch.outer(to, unit)) * values.sqrt()
+
+
+class AmplifiedErrors(Theorem):
+    name = "amplified-errors"
+    title = "CG may multiply an error of its products by κ with every step"
+    states = ("inexact-cg",)
+    measured = (
+        "CG on the eigenvalues κ, κ, 1, 1.3, 1.6 takes (A + E)p for Ap with a rank-one E, ‖A^(−1/2)EA^(−1/2)‖ = ε, that "
+        "scales or turns its first product: ‖α̂_t − α_t‖_A against F_t‖α*‖_A, and ‖α* − α̂_t‖_A against part 2. "
+        "Models of dot products from softmax heads are compared with their promise on supports that lie on a line, at "
+        "the smallest λ for which three steps are promised."
+    )
+    see = "Error of the iterates over ε against the step: it grows by κ a step, as the bound does."
+
+    def measure(self, seed: int, fast: bool) -> Outcome:
+        m, size = Measurement(), 1e-11
+        unit = accumulated(32, UNIT["float64"])
+        for condition in (17.0, 257.0) if fast else (4.0, 17.0, 65.0, 257.0, 1025.0):
+            bound = InexactCG(1.0, condition, size, unit).energy_errors(STEPS)
+            for ratio in (0.1, 0.03, 0.01):
+                prompt, values = chain(condition, ratio, STEPS)
+                y = prompt.y[0, :, 0]
+                exact = iterates(EagerMachine(prompt, Linear(), 1.0), STEPS)
+                total = (y.square() / values).sum().sqrt()
+                for along in (True, False):
+                    error = turning_error(values, y, size, along=along)
+                    found = iterates(Turned(prompt, 1.0, error), STEPS)
+                    apart = (values.sqrt() * (found - exact)).norm(dim=-1) / total
+                    left = (values.sqrt() * (found - y / values)).norm(dim=-1) / total
+                    for t, most in enumerate(bound, start=1):
+                        m.at(f"κ = {condition:g}", t, apart[t] / size, most / size)
+                        m.compare(left[t], inexact_energy_bound(size, t))
+        self.at_the_edge(m, seed, fast)
+        settings = f"ε = {size:g}, {STEPS} steps; compiled models of 3 steps, 2 and 8 heads"
+        return m.outcome(settings, Axes("step", "‖α̂_t − α_t‖_A / ε‖α*‖_A"))
+
+    def at_the_edge(self, m: Measurement, seed: int, fast: bool) -> None:
+        """Compiled CG on collinear supports, against its certificate."""
+        generator = torch.Generator().manual_seed(seed)
+        batch, k, radius = (8 if fast else 64), 7, 1.0
+        line = torch.randn(batch, 1, 2, generator=generator, dtype=torch.float64)
+        place = 2 * torch.rand(batch, k, 1, generator=generator, dtype=torch.float64) - 1
+        phi = radius * place * line / line.norm(dim=-1, keepdim=True)
+        y = torch.randn(batch, k, 1, generator=generator, dtype=torch.float64)
+        prompt = Prompt(phi, y, phi)
+        for heads, ridge in ((2, 0.5), (8, 0.1)):
+            to = SoftmaxAttention(radius, k, dot_products=HeadPairs(heads))
+            model = compiled(ConjugateGradient("jacobi"), prompt, to, steps=3, ridge=ridge)
+            exact = reference(model, prompt, states=True)
+            sums = exact.states["alpha"].abs().sum(2).amax((0, 2))
+            scale = torch.maximum(exact.predictions.abs().amax((0, 2, 3)), radius**2 * sums)
+            apart = (trajectory(model, prompt).predictions - exact.predictions).abs()
+            promised = model.certificate.relative_error
+            assert promised is not None
+            m.compare(apart.amax((0, 2, 3)), promised * scale)
