@@ -12,6 +12,14 @@ from ridgeformer.theory.depth import (
     termination_steps,
     tuned_prediction_bound,
 )
+from ridgeformer.theory.digits import (
+    MOST_DIGITS,
+    digit_error,
+    digit_product_bound,
+    digit_round_off_bound,
+    digits_for,
+    unit_of_digits,
+)
 from ridgeformer.theory.dot_products import (
     derivative_error_bound,
     dot_product_bound,
