@@ -127,6 +127,12 @@ from ridgeformer.theory.temperature import (
     smoother_hot_bound,
 )
 from ridgeformer.theory.termination import cg_energy_floor, spectral_energies
+from ridgeformer.theory.width_law import (
+    RowSumLaw,
+    kernel_mass_bound,
+    relative_responses,
+    slope_bound,
+)
 from ridgeformer.theory.width_rank import (
     eigen_truncation,
     eigenvalue_after,

@@ -31,12 +31,12 @@ def digit_product_bound(digits: int, unit: float) -> float:
 def digit_round_off_bound(
     digits: int, *, supports: int, features: int, logit: float, alpha: float, b: float, step: float
 ) -> float:
-    """(2(k+1) + 2(p+4)L + 16(M+16))·u·(|b| + (1 + 2/η)|α|): the round-off of a step in one residual.
+    """(2(k+1) + 2(p+4)L + 32(M+32))·u·(|b| + (1 + 2/η)|α|): the round-off of a step in one residual.
 
     It counts the attention's averages, the gates of the digits and all sums, for b = y − λα and
     iterates in the given ranges and a step of length η = `step`.
     """
-    terms = 2 * (supports + 1) + 2 * (features + 4) * logit + 16 * (digits + 16)
+    terms = 2 * (supports + 1) + 2 * (features + 4) * logit + 32 * (digits + 32)
     return terms * UNIT["float64"] * (b + (1 + 2 / step) * alpha)
 
 

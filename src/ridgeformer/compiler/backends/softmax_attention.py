@@ -161,6 +161,12 @@ class InterpolatedBackend(ExactBackend):
         excess = widest_mlp(trial, gated=False) - self.products.width
         return narrower(grid, excess, self.job.outputs) if excess > 0 else grid
 
+    @property
+    def neurons(self) -> int:
+        """The neurons of the widest layer; steps are alike, so that a short program shows them."""
+        short = self.program(min(self.job.steps, 3))
+        return widest_mlp(erase(reuse(self.lower(short, ranges(short)))), gated=False)
+
     def lower(self, program: Program, bounds: Bounds) -> Circuit:
         return self.lowered(program, bounds, self.grid)
 
