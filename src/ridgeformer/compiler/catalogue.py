@@ -61,11 +61,17 @@ class Entry:
         return "reglu" if isinstance(self.target.products, Exact) else "relu"
 
     @property
+    def digits(self) -> bool:
+        products = self.target.products
+        return isinstance(products, Interpolated) and products.digits
+
+    @property
     def label(self) -> str:
         words = [
             self.solver.name, self.solver.precondition, self.kernel.label, self.attention, self.mlp,
         ]  # fmt: skip
         words += ["causal"] * self.causal + ["every-prefix"] * self.every_prefix
+        words += ["digits"] * self.digits
         return " ".join([*words, *["looped"] * self.looped])
 
     def compile(
@@ -125,6 +131,8 @@ def targets(solver: Solver, kernel: Kernel) -> Iterator[Target]:
         return
     interpolated = Interpolated(MAX_TARGET, tolerance=TOLERANCE)
     yield SoftmaxAttention(MAX_NORM, MAX_SUPPORTS, interpolated)
+    if solver.precondition == "row-sum":
+        yield SoftmaxAttention(MAX_NORM, MAX_SUPPORTS, replace(interpolated, digits=True))
     yield SoftmaxAttention(MAX_NORM, MAX_SUPPORTS)
 
 
@@ -219,7 +227,7 @@ def row(entry: Entry, model: CompiledModel) -> list[str]:
         precondition if precondition != "none" else "",
         entry.kernel.label,
         entry.attention + ", causal" * entry.causal + ", every prefix" * entry.every_prefix,
-        entry.mlp,
+        entry.mlp + ", digits" * entry.digits,
         layers_law(entry),
         *(str(size[name]) for name in ("d_model", "heads", "d_mlp")),
         promise(model),
@@ -237,10 +245,11 @@ def document() -> str:
         f"p = {FEATURES}",
         f"features, one output, λ = {RIDGE:g}, |φ| ≤ {MAX_NORM:g}, k ≤ {MAX_SUPPORTS}, "
         f"|y| ≤ {MAX_TARGET:g}, τ = ℓ = 1, and the tolerance {TOLERANCE:g} where a plain",
-        "ReLU MLP interpolates products. Relative errors are relative to the largest prediction, or 100",
-        "times the solver's own round-off where that is larger; [the format](format.md) defines that",
-        "round-off, and says what else dot products from softmax heads refer to. The last column is for",
-        "models that hold one step in a loop: so many layers are repeated, of so many in the file.",
+        "ReLU MLP interpolates products, or multiplies by the digits of 1/D. Relative errors are relative to",
+        "the largest prediction, or 100 times the solver's own round-off where that is larger;",
+        "[the format](format.md) defines that round-off, and says what else dot products from softmax heads",
+        "refer to. The last column is for models that hold one step in a loop: so many layers are repeated,",
+        "of so many in the file.",
         "",
         "| " + " | ".join(HEADER) + " |",
         "|" + "---|" * len(HEADER),

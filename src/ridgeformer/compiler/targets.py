@@ -26,7 +26,9 @@ class Exact:
 class Interpolated:
     """Products within a token by a plain ReLU MLP, which interpolates squares over a bounded range.
 
-    Give either the `tolerance` to certify for every prompt of the domain, or the `width` to spend.
+    Give either the `tolerance` to certify for every prompt of the domain, or the `width` to spend. With
+    `digits=True` the step's product with 1/D is made from the binary digits of 1/D instead: two blocks
+    a step, and a width that grows with the logarithm of k/ε where squares take its root.
     """
 
     max_target: float = field(metadata={"help": "A bound on |y|."})
@@ -36,9 +38,18 @@ class Interpolated:
     width: int | None = field(
         default=None, metadata={"help": "Neurons per layer, instead of a tolerance."}
     )
+    digits: bool = field(
+        default=False,
+        metadata={"help": "Multiply by the binary digits of 1/D, with row sums and a tolerance."},
+    )
 
     def __post_init__(self) -> None:
         positive("max_target", self.max_target)
+        if self.digits and self.tolerance is None:
+            raise Refusal(
+                "How many digits 1/D needs follows from the error to promise: give `tolerance` with "
+                "`digits=True`, and leave `width` out."
+            )
         if (self.tolerance is None) == (self.width is None):
             raise Refusal(
                 "Interpolated products need either `tolerance`, the error to promise, or `width`, the "

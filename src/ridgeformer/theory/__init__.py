@@ -20,6 +20,14 @@ from ridgeformer.theory.depth import (
     termination_steps,
     tuned_prediction_bound,
 )
+from ridgeformer.theory.digits import (
+    MOST_DIGITS,
+    digit_error,
+    digit_product_bound,
+    digit_round_off_bound,
+    digits_for,
+    unit_of_digits,
+)
 from ridgeformer.theory.dot_products import (
     HeadPairErrors,
     best_scale,
@@ -147,6 +155,12 @@ from ridgeformer.theory.temperature import (
     smoother_hot_bound,
 )
 from ridgeformer.theory.termination import cg_energy_floor, spectral_energies
+from ridgeformer.theory.width_law import (
+    RowSumLaw,
+    kernel_mass_bound,
+    relative_responses,
+    slope_bound,
+)
 from ridgeformer.theory.width_rank import (
     eigen_truncation,
     eigenvalue_after,

@@ -36,6 +36,8 @@ RESERVE = 0.1
 class ErrorBudget:
     """How the error of one product reaches a prediction."""
 
+    alpha: float
+    """A bound on the norm of an iterate."""
     first: tuple[float, float]
     """The range of the factor that depends on the data alone: w, or D."""
     second: tuple[float, float]
@@ -58,18 +60,21 @@ class ErrorBudget:
 
     def error(self, grid: Grid) -> float:
         """The certified error of every prediction; infinite where an iterate may leave its range."""
-        once = self.product(grid)
+        return self.reached(self.product(grid))
+
+    def reached(self, once: float) -> float:
+        """The same, from the error of one product."""
         strays = self.spread * self.response.iterate * once / sqrt(self.least_scaling)
         if strays > self.room:
             return inf
-        reached = theory.interpolated_prediction_bound(
+        bound = theory.interpolated_prediction_bound(
             once,
             spread=self.spread,
             query=self.query,
             response=self.response.prediction,
             direct=self.direct,
         )
-        return reached + self.rest
+        return bound + self.rest
 
     def grid(self, tolerance: float, layers: int) -> Grid:
         """The coarsest grid that meets the tolerance."""
@@ -144,6 +149,7 @@ def error_budget(job: Job, domain: Domain, program: Program, bounds: Bounds) -> 
         first, spread, direct = (1.0, most), sqrt(k), 1.0
         second = (1 + RESERVE) * largest_vector(program, bounds)
     return ErrorBudget(
+        alpha=alpha,
         first=first,
         second=(-second, second),
         spread=spread,

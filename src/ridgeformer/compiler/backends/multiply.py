@@ -51,6 +51,9 @@ class Multiplier:
     def know(self, cell: Cell, lo: float, hi: float) -> None:
         """Takes note of a cell's range, which exact products do not need."""
 
+    def lasting(self, cell: Cell) -> None:
+        """Takes note that all steps multiply by the cell, which only digits make use of."""
+
     def store(
         self,
         s: Builder,

@@ -143,6 +143,7 @@ class SoftmaxLowering(TokenLowering):
         def make() -> Cell:
             w = self.kernel_average("normaliser", self.s.constant(), "w")
             self.multiplier.know(w, 1 / self.row_sums[1], 1 / self.row_sums[0])
+            self.multiplier.lasting(w)
             return w
 
         return self.kept("w", make)

@@ -7,6 +7,8 @@ from functools import cached_property
 from math import ceil, inf, log2
 
 from ridgeformer.compiler.backends.base import Backend, no_attention
+from ridgeformer.compiler.backends.digit_budget import DigitBudget, check_digits, digit_budget
+from ridgeformer.compiler.backends.digits import DigitMultiplier
 from ridgeformer.compiler.backends.dot_product import DotProductLowering
 from ridgeformer.compiler.backends.error_budget import (
     RESERVE,
@@ -55,6 +57,8 @@ def softmax_backend(job: Job, target: SoftmaxAttention) -> Backend:
     match target.products:
         case Exact():
             return ExactBackend(job, target, logits)
+        case Interpolated(digits=True):
+            return DigitBackend(job, target, logits, target.products)
         case Interpolated():
             return InterpolatedBackend(job, target, logits, target.products)
     raise Refusal(
@@ -164,15 +168,25 @@ class InterpolatedBackend(ExactBackend):
         excess = widest_mlp(trial, gated=False) - self.products.width
         return narrower(grid, excess, self.job.outputs) if excess > 0 else grid
 
+    @property
+    def neurons(self) -> int:
+        """The neurons of the widest layer; steps are alike, so that a short program shows them."""
+        short = self.program(min(self.job.steps, 3))
+        return widest_mlp(erase(reuse(self.lower(short, ranges(short)))), gated=False)
+
     def lower(self, program: Program, bounds: Bounds) -> Circuit:
         return self.lowered(program, bounds, self.grid)
 
     def lowered(self, program: Program, bounds: Bounds, grid: Grid) -> Circuit:
-        assert self.domain.max_target is not None
         # Two fine products may run side by side, with some neurons for copies and erasures.
         width = self.products.width
         room = 126 if width is None else min(126, (width - 44) // 2)
-        multiplier = SquareMultiplier(grid, neurons=room)
+        return self.lowered_with(SquareMultiplier(grid, neurons=room), program, bounds)
+
+    def lowered_with(
+        self, multiplier: SquareMultiplier, program: Program, bounds: Bounds
+    ) -> Circuit:
+        assert self.domain.max_target is not None
         lowering = self.lowering(multiplier)
         lowering.ratio_sites = program.normalised
         longest = self.logits.features.longest(self.domain.max_norm)
@@ -185,6 +199,38 @@ class InterpolatedBackend(ExactBackend):
 
     def certify(self, program: Program) -> Certificate:
         error = self.budget.error(self.grid)
+        return certify(
+            self.job, program, attention="softmax", domain=self.domain, absolute_error=error
+        )
+
+
+NEURONS_BESIDE_DIGITS = 16
+"""How many neurons a square may take in a layer, so that products by digits need the widest one."""
+
+
+class DigitBackend(InterpolatedBackend):
+    """The step's product by the binary digits of 1/D, two blocks a step; see `digits`."""
+
+    def trace(self) -> Program:
+        program = super().trace()
+        check_digits(self.job, program)
+        return program
+
+    @cached_property
+    def digit_budget(self) -> DigitBudget:
+        return digit_budget(self.job, self.domain, self.budget, self.projected_features)
+
+    @cached_property
+    def digits(self) -> int:
+        assert self.products.tolerance is not None
+        return self.digit_budget.digits(self.products.tolerance)
+
+    def lower(self, program: Program, bounds: Bounds) -> Circuit:
+        multiplier = DigitMultiplier(neurons=NEURONS_BESIDE_DIGITS, count=self.digits)
+        return self.lowered_with(multiplier, program, bounds)
+
+    def certify(self, program: Program) -> Certificate:
+        error = self.digit_budget.error(self.digits)
         return certify(
             self.job, program, attention="softmax", domain=self.domain, absolute_error=error
         )

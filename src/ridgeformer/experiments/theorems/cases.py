@@ -108,6 +108,8 @@ class Case:
                 parts.append("linear attention at every prefix")
             case LinearAttention(causal=causal):
                 parts.append("causal linear attention" if causal else "linear attention")
+            case SoftmaxAttention(products=Interpolated(digits=True)):
+                parts.append("softmax attention and digits")
             case SoftmaxAttention():
                 parts.append("softmax attention")
         return ", ".join(parts)
