@@ -36,9 +36,7 @@ def main() -> int:
         say(f"There is no mutant {unknown[0]!r}: `python -m mutants --list` names them all.")
         return 2
     chosen = [m for m in MUTANTS.values() if not options.only or m.name in options.only]
-    campaign = Campaign(
-        ROOT, options.kept, options.workers, say, wider=not options.narrow
-    )
+    campaign = Campaign(ROOT, options.kept, options.workers, say, wider=not options.narrow)
     try:
         caught = campaign.run(chosen)
     except Unfit as unfit:

@@ -50,7 +50,16 @@ class Mutant:
         return text
 
     def fingerprint(self) -> str:
-        words = (self.name, self.file, self.old, self.new, *sum(self.more, ()), *self.statements, "", *self.tests)
+        words = (
+            self.name,
+            self.file,
+            self.old,
+            self.new,
+            *sum(self.more, ()),
+            *self.statements,
+            "",
+            *self.tests,
+        )
         return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
     @contextmanager

@@ -244,8 +244,8 @@ MUTANTS = (
     Mutant(
         "sensitivity-grid",
         "theory/sensitivity.py",
-        'np.sqrt(np.maximum(eigenvalues - offset, 0.0))',
-        'np.maximum(eigenvalues - offset, 0.0)',
+        "np.sqrt(np.maximum(eigenvalues - offset, 0.0))",
+        "np.maximum(eigenvalues - offset, 0.0)",
         "Responses are weighted with σ − λ in place of its root.",
         ("inexact-fixed-coefficients", "float32-floor"),
         ERROR,
@@ -311,7 +311,10 @@ MUTANTS = (
         "return apart[:, :, : first_query - 1], apart[:, :, first_query:]",
         "The check for leaks skips the aggregator.",
         ("masking",),
-        ("tests/transformer/test_transformer.py", "tests/experiments/test_verify.py::test_a_leaking_mask_is_noticed"),
+        (
+            "tests/transformer/test_transformer.py",
+            "tests/experiments/test_verify.py::test_a_leaking_mask_is_noticed",
+        ),
     ),
     Mutant(
         "reciprocal-correction-degree",

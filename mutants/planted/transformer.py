@@ -27,8 +27,8 @@ MUTANTS = (
     Mutant(
         "queries-in-the-context",
         "transformer/attention.py",
-        'for part in blocks(x[:, :context])]',
-        'for part in blocks(x[:, : context + 1])]',
+        "for part in blocks(x[:, :context])]",
+        "for part in blocks(x[:, : context + 1])]",
         "The sum over the context of linear attention has the first query in it.",
         ("masking",),
         TRANSFORMER,
