@@ -96,20 +96,26 @@ class Campaign:
         """Without any error nothing may be noticed, else what is noticed would say nothing."""
         statements = sorted({name for m in mutants for name in m.statements})
         tests = sorted({name for m in mutants for name in m.tests})
-        self.say(f"without errors: {len(statements)} statements, {len(tests)} files or tests")
-        jobs = [pool.submit(self.passes, copies, (name,), ()) for name in statements]
+        unknown = [name for name in statements if not self.without((name,), ()).exists()]
+        self.say(
+            f"without errors: {len(statements)} statements, {len(tests)} tests or files of them"
+        )
+        shares = [tuple(unknown[i :: self.workers]) for i in range(self.workers)]
+        jobs = [pool.submit(self.passes, copies, share, ()) for share in shares if share]
         jobs += [pool.submit(self.passes, copies, (), (name,)) for name in tests]
         for job in jobs:
             job.result()
 
+    def without(self, statements: tuple[str, ...], tests: tuple[str, ...]) -> Path:
+        """The file that says that these pass without any error."""
+        words = (*statements, "", *tests, fingerprint(self.root, tests))
+        key = hashlib.sha256("\0".join(words).encode()).hexdigest()
+        return self.kept / f"{self.sources}/without-{key}.json"
+
     def passes(
         self, copies: SimpleQueue[Path], statements: tuple[str, ...], tests: tuple[str, ...]
     ) -> None:
-        key = hashlib.sha256(
-            "\0".join((*statements, "", *tests, fingerprint(self.root, tests))).encode()
-        ).hexdigest()
-        path = self.kept / f"{self.sources}/without-{key}.json"
-        if path.exists():
+        if self.without(statements, tests).exists():
             return
         copy = copies.get()
         try:
@@ -121,7 +127,8 @@ class Campaign:
             raise Unfit(
                 f"{noticed.by}: {noticed.which} {noticed.how} without any planted error: mend that first."
             )
-        self.write(path, None)
+        for one in [((name,), ()) for name in statements] + [((), (name,)) for name in tests]:
+            self.write(self.without(*one), None)
 
     def outcome(self, mutant: Mutant, copies: SimpleQueue[Path]) -> Caught | None:
         copy = copies.get()
