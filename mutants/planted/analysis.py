@@ -226,7 +226,7 @@ MUTANTS = (
         "return scores[..., 0] - scores[..., 1]",
         "Log-odds have the wrong sign.",
         (),
-        ("tests/language",),
+        ("tests/language/test_readings.py", "tests/experiments/language/test_lm_study.py"),
     ),
     Mutant(
         "flipped-queries",

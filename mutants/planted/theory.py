@@ -323,7 +323,7 @@ MUTANTS = (
         "return 2 / (cosh(7 * acosh(1 / guess_error)) + 1)",
         "The correction of a reciprocal is said to have a degree that it has not.",
         (),
-        ("tests/theory",),
+        SOFTMAX,
     ),
     Mutant(
         "looped-divisors",

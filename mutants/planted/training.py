@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 TRAINING = ("tests/training/test_training.py",)
+RATE = "tests/training/test_training.py::test_the_rate_warms_up_and_falls_as_a_cosine"
 BEST = ("tests/tasks/test_best_predictors.py",)
 
 MUTANTS = (
@@ -13,7 +14,7 @@ MUTANTS = (
         "if step < 0:",
         "The learning rate has no warm-up.",
         (),
-        TRAINING,
+        (RATE,),
     ),
     Mutant(
         "loss-of-the-first-point",
@@ -103,7 +104,7 @@ MUTANTS = (
         "return generator_of(seed)",
         "Baselines are tuned on the prompts with which they are evaluated.",
         (),
-        ("tests/baselines", "tests/experiments/test_evaluation.py"),
+        ("tests/baselines/test_baselines.py",),
     ),
     Mutant(
         "neighbours-farthest",
