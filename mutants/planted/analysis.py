@@ -13,7 +13,9 @@ MUTANTS = (
         "self.regression = Regression(streams.flatten(1, 2), PENALTY)",
         "Probes are fitted on all prompts, those that score them among them.",
         ("probes",),
-        ("tests/analysis/test_state_probes.py",),
+        (
+            "tests/analysis/test_state_probes.py::test_a_probe_that_saw_the_scoring_prompts_is_noticed",
+        ),
         more=(
             (
                 "rows, goal = self.columns[:, self.split.fit], vectors[self.split.fit]",
@@ -28,7 +30,7 @@ MUTANTS = (
         "        self.fit = slice(0, streams.shape[1])\n        self.regression = Regression(streams.flatten(1, 2), penalty)",
         "Readouts are fitted on all prompts, those that score them among them.",
         (),
-        (*READOUTS, "tests/analysis/test_trajectories.py"),
+        READOUTS,
     ),
     Mutant(
         "parts-that-overlap",
@@ -88,7 +90,7 @@ MUTANTS = (
         "rising = ((x - knots[1:]) / width).clamp(0, 1)",
         "Hat functions begin to rise at the wrong knot.",
         (),
-        ("tests/analysis/test_filters.py",),
+        ("tests/analysis/test_filters.py::test_hats_add_up_to_one_and_interpolate",),
     ),
     Mutant(
         "effective-ridge-of-the-system",
@@ -97,7 +99,7 @@ MUTANTS = (
         "moved = system.values[..., None] + grid.exp()",
         "The effective ridge is added to the task's own.",
         (),
-        ("tests/analysis/test_effective_ridge.py",),
+        ("tests/analysis/test_effective_ridge.py::test_a_planted_ridge_is_found",),
     ),
     Mutant(
         "ridge-slope",
@@ -106,7 +108,10 @@ MUTANTS = (
         "expected = machine.predict(twice)",
         "The derivative of a prediction by λ has the wrong sign.",
         ("ridge-in-the-weights",),
-        ("tests/analysis/test_analysis.py",),
+        (
+            "tests/analysis/test_analysis.py::test_a_changed_ridge_gives_the_closed_form",
+            "tests/analysis/test_analysis.py::test_another_ridge_in_the_weights_is_another_ridge",
+        ),
     ),
     Mutant(
         "interior-without-ends",
@@ -126,8 +131,7 @@ MUTANTS = (
         (),
         (
             "tests/analysis/test_trajectories.py",
-            "tests/experiments/test_identification.py",
-            "tests/experiments/test_identify.py",
+            "tests/experiments/test_identify.py::test_what_would_change_the_verdict",
         ),
     ),
     Mutant(
@@ -139,8 +143,7 @@ MUTANTS = (
         (),
         (
             "tests/analysis/test_trajectories.py",
-            "tests/experiments/test_identification.py",
-            "tests/experiments/test_identify.py",
+            "tests/experiments/test_identify.py::test_what_would_change_the_verdict",
         ),
     ),
     Mutant(
@@ -150,11 +153,7 @@ MUTANTS = (
         "return UNCALIBRATED",
         "`identify` judges by guessed limits in place of the calibrated ones.",
         (),
-        (
-            "tests/experiments/test_identification.py",
-            "tests/experiments/test_identify.py",
-            "tests/experiments/test_calibrate.py",
-        ),
+        ("tests/experiments/test_identify.py::test_the_page_has_the_confusion_matrix",),
     ),
     Mutant(
         "interval-of-68-percent",
@@ -199,7 +198,7 @@ MUTANTS = (
         "return first, second",
         "Swapped labels are the natural ones.",
         (),
-        ("tests/language/test_prompts.py",),
+        ("tests/language/test_prompts.py::test_styles_of_labels",),
     ),
     Mutant(
         "shared-beginnings-see-each-other",
@@ -208,7 +207,7 @@ MUTANTS = (
         "visible[row] = visible[row - 1] if row else visible[above]",
         "A token sees what another continuation of the same beginning holds.",
         (),
-        ("tests/language/test_reader.py",),
+        ("tests/language/test_reader.py::test_shared_beginnings_change_nothing",),
     ),
     Mutant(
         "cached-beginning-kept",
@@ -217,7 +216,7 @@ MUTANTS = (
         "self.hold(self.forest.path(self.forest.parents[chunk[0]])[:-1])",
         "The beginning that is kept for the next chunk lacks its last token.",
         (),
-        ("tests/language/test_reader.py",),
+        ("tests/language/test_reader.py::test_shared_beginnings_change_nothing",),
     ),
     Mutant(
         "log-odds-sign",
@@ -226,7 +225,10 @@ MUTANTS = (
         "return scores[..., 0] - scores[..., 1]",
         "Log-odds have the wrong sign.",
         (),
-        ("tests/language/test_readings.py", "tests/experiments/language/test_lm_study.py"),
+        (
+            "tests/language/test_readings.py::test_flipped_labels_move_log_odds_as_in_prompts_built_anew",
+            "tests/experiments/language/test_lm_study.py",
+        ),
     ),
     Mutant(
         "flipped-queries",
@@ -244,7 +246,7 @@ MUTANTS = (
         "if model.ends_line(token) or True:",
         "A number that goes on counts as a number of the format.",
         (),
-        ("tests/language/test_numbers.py",),
+        ("tests/language/test_numbers.py::test_greedy_answers_are_parsed_or_counted",),
     ),
     Mutant(
         "interactions-keep-queries",
@@ -263,8 +265,7 @@ MUTANTS = (
         "A choice is scored on the prompts that made it.",
         (),
         (
-            "tests/analysis/in_context/test_verdict.py",
-            "tests/analysis/in_context/test_predictors.py",
+            "tests/analysis/in_context/test_verdict.py::test_a_choice_is_refused_on_the_prompts_that_made_it",
         ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-TRAINING = ("tests/training/test_training.py",)
+LOSS = "tests/training/test_training.py::test_predictions_are_those_that_were_trained"
 RATE = "tests/training/test_training.py::test_the_rate_warms_up_and_falls_as_a_cosine"
 BEST = ("tests/tasks/test_best_predictors.py",)
 
@@ -23,7 +23,7 @@ MUTANTS = (
         "return (model.readout(stream) - y).square().mean()",
         "The loss of a decoder counts its first point, of which nothing is known.",
         (),
-        TRAINING,
+        (LOSS,),
     ),
     Mutant(
         "decoder-reads-its-answer",
@@ -32,16 +32,16 @@ MUTANTS = (
         "asked = torch.cat([stream[:, 3:context:2], stream[:, context:]], dim=1)",
         "The decoder is asked for a target at the token that holds it.",
         (),
-        (*TRAINING, "tests/training/test_recipe.py"),
+        (LOSS,),
     ),
     Mutant(
-        "held-out-prompts-of-training",
+        "held-out-prompts-of-all-seeds",
         "training/scores.py",
-        "generator_of(HELD_OUT, seed)",
-        "generator_of(seed)",
-        "Held-out prompts have the random numbers of other prompts of the same seed.",
+        "generator_of(HELD_OUT, seed), supports)",
+        "generator_of(HELD_OUT), supports)",
+        "Held-out prompts are the same for every seed.",
         (),
-        TRAINING,
+        ("tests/training/test_training.py::test_held_out_prompts_are_drawn_by_nobody_else",),
     ),
     Mutant(
         "excess-over-variance",
@@ -50,7 +50,7 @@ MUTANTS = (
         "explained = m[:, 1] - m[:, 2] ** 2",
         "The excess risk is a share of all variance, the noise included.",
         (),
-        TRAINING,
+        ("tests/experiments/test_evaluation.py", "tests/models/test_shipped_models.py"),
     ),
     Mutant(
         "muon-wide-and-tall",
@@ -59,7 +59,9 @@ MUTANTS = (
         "return x",
         "Muon returns tall matrices lying.",
         (),
-        ("tests/training/test_optimisers.py",),
+        (
+            "tests/training/test_optimisers.py::test_orthogonal_keeps_singular_vectors_and_evens_out_values",
+        ),
     ),
     Mutant(
         "cotraining-aggregator",
@@ -68,7 +70,9 @@ MUTANTS = (
         "supports, queries = features[:, 1 : prompt.supports + 1], features[:, prompt.supports + 1 :]",
         "Co-training takes the aggregator for the last support.",
         (),
-        ("tests/training/test_cotraining.py",),
+        (
+            "tests/training/test_cotraining.py::test_the_loss_is_the_models_error_and_that_of_ridge_on_its_states",
+        ),
     ),
     Mutant(
         "matern-root",
@@ -95,16 +99,18 @@ MUTANTS = (
         "return conditioned(between, across, prompt.y, 2 * s.noise_variance)[0]",
         "The posterior of a Gaussian process takes twice the noise.",
         (),
-        ("tests/baselines/test_baselines.py",),
+        (
+            "tests/baselines/test_baselines.py::test_the_posterior_and_its_likelihood_are_scikit_learns",
+        ),
     ),
     Mutant(
         "baselines-tuned-on-scored-prompts",
         "baselines/base.py",
         "return generator_of(seed, TRAINING)",
-        "return generator_of(seed)",
+        "return torch.Generator().manual_seed(seed)",
         "Baselines are tuned on the prompts with which they are evaluated.",
         (),
-        ("tests/baselines/test_baselines.py",),
+        ("tests/baselines/test_baselines.py::test_training_prompts_are_no_evaluation_prompts",),
     ),
     Mutant(
         "neighbours-farthest",
@@ -113,6 +119,6 @@ MUTANTS = (
         ".argsort(dim=-1, stable=True)[..., -k:]",
         "The farthest supports are taken for the nearest.",
         (),
-        ("tests/baselines/test_baselines.py",),
+        ("tests/baselines/test_baselines.py::test_nearest_neighbours_are_scikit_learns",),
     ),
 )

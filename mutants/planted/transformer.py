@@ -130,7 +130,7 @@ MUTANTS = (
         "if config.get(WEIGHTS_HASH, (seen := file_hash(path))) == '':",
         "Weights that were altered after they were saved are accepted.",
         (),
-        TRANSFORMER,
+        ("tests/cli/test_cli.py::test_damaged_models",),
     ),
     Mutant(
         "patch-of-another-site",
