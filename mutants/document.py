@@ -22,19 +22,23 @@ hang counts as noticed, and the table says so. This page is what it found.
 | a statement of `verify --fast` | {statements} |
 | a test | {tests} |
 | nothing | {survivors} |
-
-Of all planted errors {share} are noticed. A statement is said to be *VIOLATED* where a measured value exceeds its bound, and
+{missing}
+Of all planted errors that were run {share} are noticed. A statement is said to be *VIOLATED* where a measured value exceeds its bound, and
 *vacuous* where no measured value comes near it, so that bounds which are too large are noticed, too. The column tells what
 noticed the error first; statements are asked before tests.
 """
 
 
 def share_caught(caught: Mapping[str, Caught | None]) -> float:
+    if not caught:
+        return 0.0
     return sum(found is not None for found in caught.values()) / len(caught)
 
 
 def document(mutants: Sequence[Mutant], caught: Mapping[str, Caught | None]) -> str:
-    by = [found.by if found else "" for found in (caught[m.name] for m in mutants)]
+    """The page; a mutant without an entry in `caught` has not been run."""
+    by = [found.by if found else "" for found in caught.values()]
+    missing = len(mutants) - len(caught)
     counts = {kind: by.count(kind) for kind in ("verify --fast", "tests", "")}
     parts = [
         HEAD.format(
@@ -42,17 +46,20 @@ def document(mutants: Sequence[Mutant], caught: Mapping[str, Caught | None]) -> 
             statements=counts["verify --fast"],
             tests=counts["tests"],
             survivors=counts[""],
+            missing=f"| not run yet | {missing} |\n" if missing else "",
             share=f"{100 * share_caught(caught):.0f} %",
         )
     ]
     for room in sorted({m.room for m in mutants}):
         parts += ["", f"## {room}", "", "| error | what it breaks | noticed by |", "|---|---|---|"]
         parts += [
-            f"| `{m.name}` | {cell(m.breaks)} | {noticed(caught[m.name])} |"
+            f"| `{m.name}` | {cell(m.breaks)} | {noticed(caught[m.name]) if m.name in caught else 'not run yet'} |"
             for m in sorted(mutants, key=lambda m: m.name)
             if m.room == room
         ]
-    survivors = sorted((m for m in mutants if caught[m.name] is None), key=lambda m: m.name)
+    survivors = sorted(
+        (m for m in mutants if m.name in caught and caught[m.name] is None), key=lambda m: m.name
+    )
     if survivors:
         parts += ["", "## What nothing notices, and why", ""]
         parts += [f"- `{m.name}`: {m.survives or 'not explained yet.'}" for m in survivors]
