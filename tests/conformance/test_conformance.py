@@ -263,6 +263,7 @@ def test_what_cannot_compile_is_refused_with_the_reason(name, precondition, opti
     ("change", "message"),
     [
         (lambda p: Prompt(2 * p.phi, p.y, p.phi_query), r"λ_max\(K\) is .* outside the domain"),
+        (lambda p: Prompt(1.001 * p.phi, p.y, p.phi_query), r"λ_max\(K\) is .* outside the domain"),
         (lambda p: Prompt(p.phi, 1e14 * p.y, p.phi_query), "rescale the targets"),
         (lambda p: Prompt(p.phi, 1e-16 * p.y, p.phi_query), "rescale the targets"),
         (lambda p: Prompt(p.phi, p.y, 1e9 * p.phi_query), "A query has norm"),

@@ -74,6 +74,8 @@ def test_impossible_kernels_are_refused(make):
 
 
 EXAMPLES = [example for kind in KERNELS.values() for example in kind.examples()]
+# Where scales and offsets are 1, an exponent that they should have cannot be seen.
+EXAMPLES += [Gaussian(0.7), Exponential(1.7), Polynomial(3, 0.6)]
 
 
 def points(batch=2, n=7, p=3, seed=0, radius=1.5):

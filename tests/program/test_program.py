@@ -7,7 +7,7 @@ import torch
 from ridgeformer.kernels import Linear
 from ridgeformer.program import Scope, interpret, largest, ranges, trace
 from ridgeformer.program.interpret import evaluate
-from ridgeformer.program.ops import Clamp
+from ridgeformer.program.ops import Channel, Clamp, Hold
 from ridgeformer.program.tables import near_one, reciprocal_table, unit_table
 from ridgeformer.solvers import SOLVERS, ConjugateGradient, EagerMachine, Solver, make_solver, solve
 from ridgeformer.tasks import PrescribedSpectrum
@@ -129,6 +129,16 @@ def test_the_unit_table_is_near_the_inverse_root_and_flat_outside():
     edges = table(torch.tensor([0.0, 1e-40, 1e-30, 1e6, 1e9], dtype=torch.float64))
     assert abs(float(edges[0] / edges[2]) - 1) < 1e-12
     assert edges[3] == edges[4]
+
+
+def test_a_held_number_rises_from_nothing_to_itself():
+    x = Channel(0, "x", "scalar")
+    values = torch.linspace(0.0, 0.3, 3001, dtype=torch.float64)
+    prompt = PrescribedSpectrum(features=2, supports=3).draw(1, seed=0)
+    machine = EagerMachine(prompt, Linear(), 1.0)
+    found = evaluate(Hold(Channel(1, "held", "scalar"), x, 0.1, 0.2), {x: values}, machine)
+    expected = np.interp(values.numpy(), [0.0, 0.1, 0.2, 0.3], [0.0, 0.0, 0.2, 0.3])
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-15)
 
 
 def test_programs_read_well():

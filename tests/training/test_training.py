@@ -20,6 +20,7 @@ from ridgeformer.cli.train import error_line
 from ridgeformer.tasks import LinearRegression, Prompt, Sample
 from ridgeformer.training import LAYOUTS, Group, Recipe, TrainedModel, started
 from ridgeformer.training.loop import batch_at, rate_at
+from ridgeformer.training.scores import Held
 from ridgeformer.transformer import Transformer
 from ridgeformer.types import Refusal
 
@@ -229,6 +230,17 @@ def test_a_run_of_an_older_recipe_that_lacks_new_keys_is_resumed(tmp_path):
     state.write_text(json.dumps(values))
     again = train(path, out, "--resume")
     assert again.returncode == 0, again.stderr
+
+
+def test_held_out_prompts_are_drawn_by_nobody_else(tmp_path):
+    """Not for another seed, not by the task itself, and not as a batch of training."""
+    recipe = Recipe.load(recipe_file(tmp_path))
+    task, seeds = recipe.task, range(20)
+    held = [Held.draw(task, 1, seed).sample.prompt for seed in seeds]
+    drawn = [task.draw(1, seed) for seed in seeds]
+    trained = [batch_at(step, recipe).prompt for step in seeds]
+    first = [[float(prompt.phi.flatten()[0]) for prompt in part] for part in (held, drawn, trained)]
+    assert len({round(x, 6) for part in first for x in part}) == 3 * len(seeds)
 
 
 def test_seeds_have_batches_of_their_own(tmp_path):

@@ -1,0 +1,8 @@
+"""Every planted error, by its name."""
+
+from mutants.mutant import Mutant
+from mutants.planted import analysis, compiler, solvers, theory, training, transformer
+
+PARTS = (solvers, theory, compiler, transformer, training, analysis)
+
+MUTANTS: dict[str, Mutant] = {m.name: m for part in PARTS for m in part.MUTANTS}
