@@ -230,12 +230,16 @@ def single_precision(m: Measurement, prompts: int, seed: int) -> None:
     residual = given.y - system @ alphas
     none = torch.zeros_like(residual.norm(dim=2))
     bound = theory.residual_prediction_bound(residual, none, given, ridge=1.0, kernel=kernel)
-    sums = 1 + theory.cross(given, kernel).sum(-1)
-    logit = 1.5 * norm**2 / kernel.lengthscale**2
+    weighted = theory.cross(given, kernel) @ alphas.abs()
     read = theory.normaliser_round_off(
-        sums, tokens=supports + 2, features=2, logit=logit, unit=theory.UNIT["float32"]
+        weighted,
+        tokens=supports + 2,
+        roundings=2 * 2
+        + 7,  # p products, a norm that is a sum of p squares, its scale, and three more terms
+        logit=2 * 1.5 * norm**2 / kernel.lengthscale**2,  # of a support and of the sink
+        unit=theory.UNIT["float32"],
     )
-    bound = bound + read[..., None] * alphas.abs().amax(2)[:, :, None]
+    bound = bound + read
     error = (run.predictions.double() - krr(given, ridge=1.0, kernel=kernel)).abs()
     m.by_step("gaussian, float32, from f*", error, bound)
 
