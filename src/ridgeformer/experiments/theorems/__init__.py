@@ -6,6 +6,7 @@ A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 from ridgeformer.experiments.theorems import (
     depth,
     doubling,
+    drift,
     exactness,
     feature_space,
     general,
@@ -56,7 +57,7 @@ for _theorem in (
     width.WidthRank(),
     width.EffectiveDimension(),
     width.QueryError(),
-    width.FeatureDrift(),
+    drift.FeatureDrift(),
     narrow.NarrowTruncation(),
     narrow.NarrowWidth(),
     narrow.NarrowQuery(),
