@@ -12,6 +12,7 @@ from ridgeformer.analysis import probes
 from ridgeformer.experiments.theorems import THEOREMS, Verdict
 from ridgeformer.experiments.theorems import base as base_checks
 from ridgeformer.experiments.theorems import depth as depth_checks
+from ridgeformer.experiments.theorems import drift as drift_checks
 from ridgeformer.experiments.theorems import feature_space as feature_checks
 from ridgeformer.experiments.theorems import general as general_checks
 from ridgeformer.experiments.theorems import heads as head_checks
@@ -93,7 +94,7 @@ PLANTED = [
     ("width-rank", width_checks, "rank_error", lambda f: lambda *a, **k: f(*a, **k) * 1.001),
     ("effective-dimension", width_checks, "eigenvalue_bound", lambda f: lambda *a, **k: f(*a, **k) / 3),
     ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
-    ("feature-drift", width_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
+    ("feature-drift", drift_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
     ("temperature", base_checks, "ratios", lambda f: lambda m, b, z: f(m, 0.9 * b, z)),
     ("sizes", size_checks, "matvec_widths", lambda f: lambda model: f(model)[1:]),
     ("sizes", size_checks, "cg_linear_size", lambda f: lambda *a: more(f(*a), n_layers=1)),

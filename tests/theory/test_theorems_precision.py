@@ -1,5 +1,7 @@
 """Round-off, termination and preconditioners on compiled models: bounds hold, and planted errors show."""
 
+from math import exp, sqrt
+
 import numpy as np
 import pytest
 import torch
@@ -9,15 +11,17 @@ from ridgeformer import theory
 from ridgeformer.experiments.theorems import (
     THEOREMS,
     Verdict,
+    drift,
     exactness,
     precision,
     preconditioning,
     width,
 )
 from ridgeformer.experiments.theorems.base import Measurement
-from ridgeformer.kernels import Linear
+from ridgeformer.kernels import Gaussian, Linear
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, krr, solve
 from ridgeformer.tasks import KernelDraw
+from ridgeformer.theory.systems import lengths
 from ridgeformer.types import Refusal
 
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
@@ -51,11 +55,11 @@ def test_round_off_of_fixed_coefficients_is_bounded(solver, size):
         prompt, interval, run = single(solver, size, condition, 24)
         alphas = run.states["alpha"]
         local = precision.residual_errors(solver, prompt, alphas, interval)
-        bound = theory.residual_round_off_bound(prompt, alphas, interval=interval, unit=U)
+        options = {"ridge": 1.0, "interval": interval, "unit": U}
+        bound = theory.residual_round_off_bound(solver, prompt, alphas, **options)
         assert largest_ratio(local, bound) > 0.02
         exact = solve(solver, prompt, steps=24, ridge=1.0, interval=interval).predictions
         apart = (run.predictions - exact).abs()
-        options = {"ridge": 1.0, "interval": interval, "unit": U}
         bound = theory.fixed_round_off_bound(solver, prompt, alphas, **options)
         assert largest_ratio(apart, bound.expand_as(apart)) > 1e-3
 
@@ -160,8 +164,12 @@ def without_residual(f):
     return wrong
 
 
+def one_less(f):
+    """d_eff/m for d_eff/(m + 1)."""
+    return lambda *a, rank, **k: f(*a, rank=max(rank - 1, 0), **k)
+
+
 PLANTED = [
-    ("float32-floor", precision, "residual_round_off_bound", scaled_by(1 / 10)),
     ("float32-floor", precision, "fixed_round_off_bound", scaled_by(1 / 200)),
     ("float32-cg", precision, "cg_round_off_bound", scaled_by(0.5)),
     ("float32-cg", precision, "cg_round_off_bound", without_residual),
@@ -172,7 +180,14 @@ PLANTED = [
     ("finite-termination", exactness, "cg_energy_floor", scaled_by(1.001)),
     ("finite-termination", exactness, "cg_energy_floor", scaled_by(0.999)),
     ("query-error", width, "query_error_bound", scaled_by(0.999)),
-    ("feature-drift", width, "drift_prediction_bound", scaled_by(0.999)),
+    ("feature-drift", drift, "drift_prediction_bound", scaled_by(0.999)),
+    ("feature-drift", drift, "drift_prediction_bound", scaled_by(10)),
+    ("effective-dimension", width, "relative_error_bound", one_less),
+    ("effective-dimension", width, "eigenvalue_bound", one_less),
+    ("effective-dimension", width, "sufficient_width", lambda f: lambda *a, **k: f(*a, **k) + 1),
+    ("float32-floor", precision, "residual_round_off_bound", scaled_by(1 / 20)),
+    ("float32-floor", precision, "reading_round_off_bound", scaled_by(10)),
+    ("float32-cg", precision, "cg_gap_bound", scaled_by(10)),
 ]
 
 
@@ -180,6 +195,92 @@ PLANTED = [
 def test_a_planted_error_is_named(monkeypatch, name, module, attribute, wrong):
     plant(monkeypatch, module, attribute, wrong)
     assert not Verdict(THEOREMS[name], THEOREMS[name].measure(0, True)).holds
+
+
+@pytest.mark.parametrize("term", ["targets", "updates", "mat-vecs"])
+def test_each_term_of_round_off_is_judged(term, monkeypatch):
+    """Ten times too large, while another term dominates elsewhere."""
+    right = theory.residual_round_off_terms
+
+    def wrong(*arguments, **options):
+        terms = right(*arguments, **options)
+        return terms | {term: 10 * terms[term]}
+
+    monkeypatch.setattr(theory, "residual_round_off_terms", wrong)
+    theorem = THEOREMS["float32-floor"]
+    assert Verdict(theorem, theorem.measure(0, True)).word == "vacuous"
+
+
+@pytest.mark.parametrize("part", ["predictions", "alphas", "sums"])
+def test_each_term_of_the_gap_of_cg_is_judged(part, monkeypatch):
+    from ridgeformer.theory import round_off
+
+    right = round_off.cg_gap_bound
+
+    def wrong(prompt, alphas, predictions, *, unit):
+        """One term more than once: what is held of f or of α, or what the sums of a mat-vec lose."""
+        none, still = torch.zeros_like(predictions), torch.zeros_like(alphas)
+        whole = right(prompt, alphas, predictions, unit=unit)
+        if part == "predictions":
+            more = right(prompt, still, predictions, unit=unit)
+        else:
+            more = right(prompt, alphas, none, unit=unit)
+            held = lengths(alphas.double(), 2)[:-1, :, None, :]
+            reach = lengths(prompt.phi_query.abs() @ prompt.phi.abs().mT, 2)[:, :, None]
+            held = torch.cat([torch.zeros_like(more[:1]), unit * reach * held]).cumsum(0)
+            more = held if part == "alphas" else more - held
+        return whole + 9 * more
+
+    monkeypatch.setattr(theory, "cg_gap_bound", wrong)
+    theorem = THEOREMS["float32-cg"]
+    assert Verdict(theorem, theorem.measure(0, True)).word == "vacuous"
+
+
+def no_root(kernel, *arguments):
+    """The Gaussian's constant without e^(−1/2)."""
+    return exp(0.5) * GAUSSIAN_DRIFT(kernel, *arguments)
+
+
+GAUSSIAN_DRIFT = Gaussian.drift
+
+
+def without_ridge(f):
+    """A bound that ignores λ: that of λ = 1."""
+    return lambda *a, ridge, **k: f(*a, ridge=1.0, **k)
+
+
+def test_each_constant_of_drift_is_judged(monkeypatch):
+    theorem = THEOREMS["feature-drift"]
+    assert Verdict(theorem, theorem.measure(0, True)).word == "holds"
+    for owner, name, wrong in (
+        (Gaussian, "drift", no_root),
+        (theory, "gram_drift_bound", scaled_by(2)(theory.gram_drift_bound)),
+        (theory, "cross_drift_bound", scaled_by(2)(theory.cross_drift_bound)),
+        (theory, "lipschitz_constant", scaled_by(2)(theory.lipschitz_constant)),
+        (theory, "drift_prediction_bound", without_ridge(theory.drift_prediction_bound)),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, wrong)
+            assert not Verdict(theorem, theorem.measure(0, True)).holds
+
+
+@pytest.mark.parametrize("form", ["resolvent_bound", "in_gram", "in_cross", "half"])
+def test_each_term_of_the_drift_of_a_prediction_is_judged(form, monkeypatch):
+    from ridgeformer.theory import drift as bounds
+
+    right = theory.drift_prediction_bound
+    if form == "resolvent_bound":
+        monkeypatch.setattr(bounds, form, scaled_by(2)(bounds.resolvent_bound))
+    elif form == "half":
+        monkeypatch.setattr(bounds, "sqrt", lambda x: sqrt(x) / 2)
+    else:
+        monkeypatch.setattr(
+            theory,
+            "drift_prediction_bound",
+            lambda *a, **k: right(*a, **k | ({form: 2 * k[form]} if form in k else {})),
+        )
+    theorem = THEOREMS["feature-drift"]
+    assert not Verdict(theorem, theorem.measure(0, True)).holds
 
 
 def test_a_dropped_query_term_is_noticed(monkeypatch):

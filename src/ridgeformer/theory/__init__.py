@@ -109,9 +109,12 @@ from ridgeformer.theory.reciprocal import reciprocal_error_bound
 from ridgeformer.theory.round_off import (
     UNIT,
     accumulated,
+    cg_gap_bound,
     cg_round_off_bound,
     fixed_round_off_bound,
+    reading_round_off_bound,
     residual_round_off_bound,
+    residual_round_off_terms,
 )
 from ridgeformer.theory.sensitivity import (
     NotFixed,

@@ -65,21 +65,30 @@ def cross_drift_bound(
 
 
 def drift_prediction_bound(
-    prompt: Prompt, drifted: Prompt, *, ridge: float, kernel: Kernel | None = None
+    prompt: Prompt,
+    drifted: Prompt,
+    *,
+    ridge: float,
+    kernel: Kernel | None = None,
+    in_gram: Float[Tensor, " batch"] | None = None,
+    in_cross: Float[Tensor, "batch q"] | None = None,
 ) -> Float[Tensor, "batch q r"]:
     """A bound on |f(x) − f̂(x)| for features that have drifted: the smaller of two bounds.
 
-    They are ‖y‖·(‖k(x)‖·e/(λ(λ + e)) + d/λ) and ‖α*‖·(√k̂(x, x)·e/(2√λ) + d), where e is
-    `gram_drift_bound` and d is `cross_drift_bound`. The first stays finite however large e is; the
-    second does not grow with the number of supports.
+    They are ‖y‖·(‖k(x)‖·e/(λ(λ + e)) + d/λ) and ‖α*‖·(√k̂(x, x)·e/(2√λ) + d). ‖K − K̂‖ ≤ e and
+    ‖k(x) − k̂(x)‖ ≤ d are `in_gram` and `in_cross`; left out, they are `gram_drift_bound` and
+    `cross_drift_bound`. The first stays finite however large e is; the second does not grow with the number
+    of supports.
     """
     kernel = kernel or DEFAULT_KERNEL
-    in_gram = gram_drift_bound(prompt, drifted, kernel=kernel)[:, None]
-    in_cross = cross_drift_bound(prompt, drifted, kernel=kernel)
-    norm = lengths(cross(prompt, kernel), 2)
-    first = norm * resolvent_bound(in_gram, ridge=ridge) + in_cross / ridge
+    if in_gram is None:
+        in_gram = gram_drift_bound(prompt, drifted, kernel=kernel)
+    if in_cross is None:
+        in_cross = cross_drift_bound(prompt, drifted, kernel=kernel)
+    e = in_gram[:, None]
+    first = lengths(cross(prompt, kernel), 2) * resolvent_bound(e, ridge=ridge) + in_cross / ridge
     height = kernel.diagonal(drifted.phi_query.double())[..., 0].sqrt()
-    second = height * in_gram / (2 * sqrt(ridge)) + in_cross
+    second = height * e / (2 * sqrt(ridge)) + in_cross
     alpha = krr_coefficients(prompt, ridge=ridge, kernel=kernel)
     return torch.minimum(
         first[:, :, None] * lengths(prompt.y.double(), 1)[:, None, :],

@@ -29,25 +29,57 @@ def accumulated(terms: int, unit: float) -> float:
 
 
 def residual_round_off_bound(
+    solver: Solver,
     prompt: Prompt,
     alphas: Float[Tensor, "steps batch k r"],
     *,
+    ridge: float,
     interval: Interval,
     unit: float,
 ) -> Float[Tensor, "less batch r"]:
-    """γ_7‖y‖ + (γ_7 + u)·c·(‖α̂_s‖ + ‖α̂_{s−1}‖) + γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖, for s = 0 … T − 1.
+    """The sum of `residual_round_off_terms`, for s = 0 … T − 1.
 
-    In compiled gradient descent and Chebyshev iteration with the linear kernel, the round-off of
-    step s has the effect of an error of at most this norm in the residual of that step. The method
-    is tuned to [a, b], c = (a + b)/2, and α̂_s is the iterate that the model holds.
+    In compiled gradient descent, Chebyshev iteration and heavy ball with the linear kernel, the round-off of
+    step s has the effect of an error of at most this norm in the residual of that step.
     """
-    phi, alphas = prompt.phi.double().abs(), alphas.double()[:-1]
+    terms = residual_round_off_terms(
+        solver, prompt, alphas, ridge=ridge, interval=interval, unit=unit
+    )
+    return torch.stack(list(terms.values())).sum(0)
+
+
+def residual_round_off_terms(
+    solver: Solver,
+    prompt: Prompt,
+    alphas: Float[Tensor, "steps batch k r"],
+    *,
+    ridge: float,
+    interval: Interval,
+    unit: float,
+) -> dict[str, Float[Tensor, "less batch r"]]:
+    """γ_7‖y‖, (γ_7 + u)c‖α̂_{s−1}‖ + γ_7(c − λ)‖α̂_s‖ and γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖.
+
+    Where a step reads no iterate but the last, the second is (uc + γ_7λ)‖α̂_s‖. The method is tuned to [a, b],
+    c = (a + b)/2, and α̂_s is the iterate that the model holds.
+    """
+    weights = semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
+    phi, held = prompt.phi.double().abs(), alphas.double()[:-1]
     few, many = accumulated(7, unit), accumulated(sum(phi.shape[1:]) + 7, unit)
-    now = lengths(alphas, 2)
-    both = now + torch.cat([torch.zeros_like(now[:1]), now[:-1]])
-    in_updates = (few + unit) * sum(interval) / 2 * both
-    in_matvecs = many * lengths(phi @ (phi.mT @ alphas.abs()), 2)
-    return few * lengths(prompt.y.double(), 1) + in_updates + in_matvecs
+    now, centre = lengths(held, 2), sum(interval) / 2
+    before = torch.cat([torch.zeros_like(now[:1]), now[:-1]])
+    in_updates = torch.stack(
+        [
+            (few + unit) * centre * before[s] + few * (centre - ridge) * now[s]
+            if remembers
+            else (unit * centre + few * ridge) * now[s]
+            for s, (_, remembers) in enumerate(weights)
+        ]
+    )
+    return {
+        "targets": (few * lengths(prompt.y.double(), 1)).expand_as(now),
+        "updates": in_updates,
+        "mat-vecs": many * lengths(phi @ (phi.mT @ held.abs()), 2),
+    }
 
 
 def fixed_round_off_bound(
@@ -66,15 +98,24 @@ def fixed_round_off_bound(
     are those of `perturbed_prediction_bound`, and the absolute values in the last term are taken
     entry by entry.
     """
-    semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
-    error = residual_round_off_bound(prompt, alphas, interval=interval, unit=unit).amax(0)
+    error = residual_round_off_bound(
+        solver, prompt, alphas, ridge=ridge, interval=interval, unit=unit
+    ).amax(0)
     amplified = sensitivity(
         solver, steps=len(alphas) - 1, tuned=interval, spectrum=interval, offset=ridge
     ).prediction
+    read = reading_round_off_bound(prompt, alphas, unit=unit).amax(0)
+    height = lengths(prompt.phi_query.double(), 2)[:, :, None]
+    return height * amplified * error[:, None, :] + read
+
+
+def reading_round_off_bound(
+    prompt: Prompt, alphas: Float[Tensor, "steps batch k r"], *, unit: float
+) -> Float[Tensor, "steps batch q r"]:
+    """|f̂_t(x) − k(x)ᵀα̂_t| ≤ γ_{k+p}·|φ(x)|ᵀ|Φ|ᵀ|α̂_t|: a prediction is one mat-vec more."""
     phi, at_query = prompt.phi.double().abs(), prompt.phi_query.double().abs()
     sums = accumulated(sum(phi.shape[1:]), unit)
-    read = sums * (at_query @ (phi.mT @ alphas.double().abs())).amax(0)
-    return lengths(at_query, 2)[:, :, None] * amplified * error[:, None, :] + read
+    return sums * (at_query @ (phi.mT @ alphas.double().abs()))
 
 
 def cg_round_off_bound(
@@ -93,6 +134,24 @@ def cg_round_off_bound(
     that the model holds, the second to the round-off in its predictions, which are updated beside
     the coefficients.
     """
+    alphas, residual = alphas.double(), prompt.y.double() - gram(prompt) @ alphas.double()
+    residual = residual - ridge * alphas
+    none = torch.zeros_like(lengths(residual, 2))
+    gap = cg_gap_bound(prompt, alphas, predictions, unit=unit)
+    return residual_prediction_bound(residual, none, prompt, ridge=ridge) + gap
+
+
+def cg_gap_bound(
+    prompt: Prompt,
+    alphas: Float[Tensor, "steps batch k r"],
+    predictions: Float[Tensor, "steps batch q r"],
+    *,
+    unit: float,
+) -> Float[Tensor, "steps batch q r"]:
+    """|f̂_t(x) − k(x)ᵀα̂_t| ≤ Σ_{s<t} u|f̂_s| + M(u‖α̂_s‖ + γ_{k+p+4}G_s), for every t.
+
+    Compiled CG updates its predictions beside the coefficients, and this is how far the two may part.
+    """
     phi, at_query = prompt.phi.double(), prompt.phi_query.double()
     alphas, predictions = alphas.double(), predictions.double()
     held = lengths(alphas, 2)[:-1, :, None, :]
@@ -101,7 +160,4 @@ def cg_round_off_bound(
     reach = lengths(at_query.abs() @ phi.abs().mT, 2)[:, :, None]
     sums = accumulated(sum(phi.shape[1:]) + 4, unit)
     lost = unit * predictions[:-1].abs() + reach * (unit * held + sums * taken)
-    drift = torch.cat([torch.zeros_like(lost[:1]), lost]).cumsum(0)[: len(alphas)]
-    residual = prompt.y.double() - gram(prompt) @ alphas - ridge * alphas
-    none = torch.zeros_like(lengths(residual, 2))
-    return residual_prediction_bound(residual, none, prompt, ridge=ridge) + drift
+    return torch.cat([torch.zeros_like(lost[:1]), lost]).cumsum(0)

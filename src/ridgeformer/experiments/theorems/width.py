@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from itertools import product
+
 import torch
 from torch import Tensor
 
 from ridgeformer import theory
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.hard import NEARLY
+from ridgeformer.experiments.theorems.sizes import same
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
 from ridgeformer.solvers import krr, krr_coefficients
 from ridgeformer.tasks import KernelDraw, Prompt
 
 RIDGE, RANKS = 0.1, range(1, 15)
+MET = 0.999
+"""What a case of equality must reach."""
 KERNELS: dict[str, Kernel] = {
     "linear": Linear(),
     "exponential": Exponential(2.0),
@@ -60,7 +64,8 @@ class EffectiveDimension(Theorem):
     states = ("effective-dimension",)
     measured = (
         "The eigenvalue after the first m is compared with λ·d_eff/(m + 1 − d_eff), where that is "
-        "positive."
+        "positive, and λ‖A⁻¹ − Â⁻¹‖ of eigen-truncation with d_eff/(m + 1). m + 1 equal eigenvalues must meet "
+        "both, and the sufficient width must be m."
     )
     see = (
         "Eigenvalues after rank m under their bound, which is empty below the effective dimension."
@@ -75,11 +80,35 @@ class EffectiveDimension(Theorem):
                 bound = theory.eigenvalue_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 there = torch.isfinite(bound)  # beyond the effective dimension
                 m.compare(value[there], bound[there], 1e-12)
+                relative = theory.relative_error_bound(
+                    prompt, rank=rank, ridge=RIDGE, kernel=kernel
+                )
+                lost = RIDGE * theory.rank_error(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
+                m.compare(lost, relative, 1e-12)
                 if float(value.max()) > 1e-12:  # where it is not round-off
                     m.draw(name, rank, value)
                 if there.all():
                     m.draw_bound(name, rank, bound)
+        equal_eigenvalues(m)
         return m.outcome(of_kernels_and_ranks(prompts), Axes("rank m", "σ_{m+1}"))
+
+
+def equal_eigenvalues(m: Measurement) -> None:
+    """m + 1 equal eigenvalues and no other: every form of the theorem is met, at every λ."""
+    for kept, ridge in product(range(1, 6), (0.1, 1.0, 10.0)):
+        phi = torch.zeros(1, 8, 8, dtype=torch.float64)
+        phi[0, range(kept), range(kept)] = 2.0
+        prompt = Prompt(phi, phi[..., :1], phi)
+        rank = kept - 1
+        value = theory.eigenvalue_after(prompt, rank=rank)
+        most = theory.eigenvalue_bound(prompt, rank=rank, ridge=ridge)
+        lost = ridge * theory.rank_error(prompt, rank=rank, ridge=ridge)
+        share = theory.relative_error_bound(prompt, rank=rank, ridge=ridge)
+        m.compare(value, most, part=f"σ, m = {rank}", reach=MET)
+        m.compare(lost, share, part=f"λ‖A⁻¹ − Â⁻¹‖, m = {rank}", reach=MET)
+        # With δ = 4/λ this is σ = δλ, and the width that is asked for is m itself.
+        asked = theory.sufficient_width(prompt, tolerance=4 / ridge * (1 + 1e-9), ridge=ridge)
+        m.compare(same(int(asked), rank), 1.0, part="width", reach=MET)
 
 
 class QueryError(Theorem):
@@ -130,58 +159,3 @@ def first_term(m: Measurement, prompt: Prompt) -> None:
         low = theory.eigen_truncation(along, rank=rank)
         alone = error_and_bound(along, low, theory.cross(along), Linear())
         m.compare(*alone, part=f"first term, rank {rank}", reach=NEARLY)
-
-
-class FeatureDrift(Theorem):
-    name = "feature-drift"
-    title = "Moved features move predictions no further than this"
-    states = ("kernel-drift", "prediction-drift")
-    measured = (
-        "Features move by random steps of one length. Of one support, a query that moves alone meets "
-        "the bound with the linear kernel, and with the others in the limit of small moves."
-    )
-    see = "Largest movement of a prediction against the size of the drift, under the bound."
-
-    def measure(self, seed: int, fast: bool) -> Outcome:
-        m, prompts = Measurement(), 8 if fast else 64
-        generator = torch.Generator().manual_seed(seed)
-        sizes = np.geomspace(1e-4, 1, 5 if fast else 13).tolist()
-
-        def moved(x: Tensor, size: float) -> Tensor:
-            noise = torch.randn(x.shape, generator=generator, dtype=x.dtype)
-            length: Tensor = noise.norm(dim=-1, keepdim=True)
-            return x + size * noise / length
-
-        for name, kernel in KERNELS.items():
-            prompt = drawn(kernel, prompts, seed)
-            for size in sizes:
-                other = Prompt(moved(prompt.phi, size), prompt.y, moved(prompt.phi_query, size))
-                m.at(name, size, *drift_and_bound(prompt, other, kernel), 1e-9, reach=0.001)
-            # Of one support, a query that moves alone.
-            support, before, after = torch.tensor(LONE[name], dtype=torch.float64)[
-                :, None, None, None
-            ]
-            y = torch.ones_like(support)
-            m.compare(
-                *drift_and_bound(Prompt(support, y, before), Prompt(support, y, after), kernel)
-            )
-        settings = (
-            f"3 kernels, {len(sizes)} sizes of drift, {prompts} prompts of 16 supports; one support and a "
-            "query that moves alone"
-        )
-        return m.outcome(settings, Axes("drift |φ − φ̂|", "|f − f̂|", log_x=True))
-
-
-LONE = {
-    "linear": (2.4, 1.0, 1.5),
-    "exponential": (1.0, 1.0, 1.0001),
-    "gaussian": (0.0, 1.0, 1.0001),
-}
-"""Where the one support is, and from where to where the query moves: where the kernel is steepest."""
-
-
-def drift_and_bound(prompt: Prompt, other: Prompt, kernel: Kernel) -> tuple[Tensor, Tensor]:
-    """|f(x) − f̂(x)| of the two prompts, and its bound."""
-    before, after = (krr(given, ridge=RIDGE, kernel=kernel) for given in (prompt, other))
-    bound = theory.drift_prediction_bound(prompt, other, ridge=RIDGE, kernel=kernel)
-    return (after - before).abs(), bound
