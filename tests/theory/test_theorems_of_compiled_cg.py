@@ -9,7 +9,7 @@ from theorem_cases import largest_ratio
 from ridgeformer import theory
 from ridgeformer.compiler import Exact, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.experiments.theorems import THEOREMS
-from ridgeformer.experiments.theorems.compiled_cg import ERROR, TooSmall, settings
+from ridgeformer.experiments.theorems.compiled_cg import ERROR, Setting, settings
 from ridgeformer.kernels import Exponential, Gaussian, Linear
 from ridgeformer.models import reference, trajectory
 from ridgeformer.models.reference import interval_of
@@ -66,7 +66,7 @@ def test_units_are_within_a_tenth():
 @pytest.mark.parametrize("setting", list(settings(6, seed=1)), ids=lambda s: s.label)
 def test_compiled_cg_errs_as_its_reciprocals_do(setting):
     measured, bound = difference_and_bound(setting, setting.errors)
-    assert largest_ratio(measured, bound * (1 + 1e-5)) > 0.02
+    assert largest_ratio(measured, bound * (1 + 1e-5)) > 0.5
     assert float(measured.max()) > 0.05 * ERROR, "the errors are far above round-off"
 
 
@@ -80,26 +80,24 @@ def test_a_bound_that_knows_only_some_reciprocals_is_exceeded():
 
 def difference_and_bound(setting, known, steps=5):
     """|f̂_t − f_t| of the recurrence with too small reciprocals, and the bound for these errors."""
-    system = {"ridge": setting.ridge, "kernel": setting.kernel}
-    values = theory.system_eigenvalues(setting.prompt, precondition=setting.precondition, **system)
-    interval = float(values.min()), float(values.max())
-    solver = ConjugateGradient(setting.precondition)
-    runs = []
-    for errors in (setting.errors, theory.CGErrors()):
-        machine = TooSmall(setting.prompt, setting.kernel, setting.ridge, errors, interval)
-        states = [solver.init(machine)]
-        for t in range(1, steps + 1):
-            states.append(solver.step(machine, states[-1], t))
-        predictions = torch.stack([machine.predict(s.alpha) for s in states])[..., 0]
-        runs.append((machine.coefficients, predictions))
-    (coefficients, found), (_, exact) = runs
-    path = theory.cg_path(
-        setting.prompt, *coefficients, precondition=setting.precondition, **system
-    )
-    bound = theory.compiled_cg_bound(
-        path, setting.prompt, found, errors=known, precondition=setting.precondition, **system
-    )
-    return (found - exact).abs(), bound
+    run = setting.run(setting.errors, steps, setting.worst_signs(steps)[2])
+    exact = setting.run(theory.CGErrors(), steps).predictions
+    return (run.predictions - exact).abs(), setting.bound(run, known)
+
+
+@pytest.mark.parametrize("name", ["normaliser", "diagonal"])
+def test_the_worst_tokens_meet_the_bound_at_every_step(name):
+    """Errors of D and of P⁻¹ alone, so small that only what is linear in them counts."""
+    errors = theory.CGErrors(**{name: 1e-3 * ERROR})
+    kinds = {"normaliser": "gaussian, D", "diagonal": "linear, Jacobi"}
+    (setting,) = (s for s in settings(6, seed=1) if s.label == kinds[name])
+    exact = setting.run(theory.CGErrors(), 5).predictions
+    for t, signs in enumerate(setting.worst_signs(5), start=1):
+        run = setting.run(errors, 5, signs)
+        apart = (run.predictions - exact).abs()[t, :, 0]
+        ratio = apart / setting.bound(run, errors)[t, :, 0]
+        assert float(ratio.max()) < 1 + 1e-4, "round-off of 1e-16 beside errors of 1e-9"
+        assert float(ratio.min()) > 0.98
 
 
 MODELS = {
@@ -132,21 +130,15 @@ def test_models_with_coarse_tables_err_as_bounded(label, coarse):
     )
     assert 1e-8 < errors.length < 1e-6
     # Along the solver's own path, which differs from the model's by parts of 1e-7.
-    machine = TooSmall(prompt, kernel, 1.0, theory.CGErrors(), (least, most))
-    solver = ConjugateGradient(kind)
-    state = solver.init(machine)
-    for t in range(1, 5):
-        state = solver.step(machine, state, t)
-    path = theory.cg_path(
-        prompt, *machine.coefficients, ridge=1.0, kernel=kernel, precondition=kind
-    )
+    setting = Setting("", prompt, kernel, 1.0, kind, errors)
+    path = setting.path(setting.run(theory.CGErrors(), 4))
     bound = theory.compiled_cg_bound(
         path, prompt, found, errors=errors, ridge=1.0, kernel=kernel, precondition=kind
     )
     apart = (found - exact).abs()
     assert (apart <= 1.001 * bound + 1e-13).all()
     assert float(apart.max()) > 1e-9, "far above round-off"
-    assert float((apart[1:] / bound[1:]).max()) > 0.02
+    assert float((apart[1:] / bound[1:]).max()) > 0.05
 
 
 EDGES = {

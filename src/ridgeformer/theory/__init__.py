@@ -6,6 +6,7 @@ from ridgeformer.theory.compiled_cg import (
     compiled_cg_errors,
     effective_scalar_error,
     table_error,
+    token_responses,
 )
 from ridgeformer.theory.compiled_fixed import compiled_fixed_bound, divisor_error
 from ridgeformer.theory.depth import (

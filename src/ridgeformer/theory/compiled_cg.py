@@ -21,8 +21,16 @@ from ridgeformer.solvers import EagerMachine
 from ridgeformer.solvers.cg_bounds import ROOM
 from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory.inexact_scalars import CGPath, inexact_scalars_bound
-from ridgeformer.theory.systems import cross, spectral
+from ridgeformer.theory.inexact_scalars import (
+    CGPath,
+    defect_remainder,
+    defect_responses,
+    energy_prediction_bound,
+    largest_sum,
+    prediction_responses,
+)
+from ridgeformer.theory.systems import cross, gram
+from ridgeformer.theory.token_errors import TokenErrors, quotient
 
 COEFFICIENTS = 1e-17
 """What rounding the coefficients of a correction to float64 may add to the error of a reciprocal."""
@@ -97,17 +105,6 @@ def effective_scalar_error(errors: CGErrors, condition: float) -> float:
     return max(errors.length, errors.memory) + 3 * sqrt(condition) * errors.normaliser
 
 
-@dataclass(frozen=True)
-class Drift:
-    """How far products and preconditioner errors move a path whose coefficients are kept."""
-
-    prediction: Tensor
-    """A bound on the change of k(x)ᵀα_t, [T + 1, batch, q]."""
-    length_error: Tensor
-    memory_error: Tensor
-    """Bounds on |ζ| and |η| of the path that makes no such errors, [T, batch]."""
-
-
 def compiled_cg_bound(
     path: CGPath,
     prompt: Prompt,
@@ -121,122 +118,77 @@ def compiled_cg_bound(
     """A bound on |f̂_t(x) − f_t(x)|, t = 0 … T, of a compiled CG in real arithmetic.
 
     The path is that of the model's coefficients γ_t and β_t with exact products, and f̂_t are the model's
-    predictions. The terms are those of the query's normaliser, of the units, of the products with K and
-    P⁻¹, and of the quotients.
+    predictions. The terms are those of the query's normaliser, of the units, of the quotients, and of the
+    tokens' own reciprocals, D and P⁻¹.
     """
     at_query = errors.normaliser / (1 - errors.normaliser) * predictions.abs()
     moved = predictions.diff(dim=0).abs() / (1 - errors.normaliser)
     count = torch.arange(1, path.steps + 1, dtype=torch.float64)
     lost = (1 - errors.memory) ** -count - 1
     units = torch.cat([torch.zeros_like(moved[:1]), (lost[:, None, None] * moved).cumsum(0)])
-    drift = product_drift(
-        path, prompt, errors, ridge=ridge, kernel=kernel, precondition=precondition
-    )
-    quotients = inexact_scalars_bound(
-        path,
-        prompt,
-        length_error=drift.length_error,
-        memory_error=drift.memory_error,
-        ridge=ridge,
-        kernel=kernel,
-    )
-    return at_query + units + drift.prediction + quotients
+    tokens = token_errors(path, prompt, errors, ridge, kernel, precondition)
+    energy = energy_prediction_bound(path.residual, prompt, ridge=ridge, kernel=kernel)
+    return at_query + units + token_bound(path, tokens, errors, energy)
 
 
-def product_drift(
+def token_bound(path: CGPath, tokens: TokenErrors, errors: CGErrors, energy: Tensor) -> Tensor:
+    """A bound on k(x)ᵀΣγ_s p_s − f_t(x), where p_s are the model's, for t = 0 … T."""
+    sizes, defects = tokens.sizes, defect_responses(path)
+    slopes, rests = quotient_errors(tokens, errors)
+    own = torch.tensor([errors.length, errors.memory], dtype=torch.float64)
+    left = own.repeat_interleave(path.steps)[:, None] + rests
+    remainder = defect_remainder(path, defects, tokens.weights, left + slopes.abs() @ sizes)
+    bounds = [torch.zeros_like(energy[0])]
+    for t in range(1, path.steps + 1):
+        response = prediction_responses(path, defects, tokens.weights, t)
+        direct = tokens.weights @ tokens.alpha[t]  # [batch, q, sources]
+        through = torch.einsum("sbq,sbj->bqj", response, slopes)
+        linear = (direct + through).abs() @ sizes + largest_sum(response, left[:, :, None])
+        known = tokens.prediction[t] + linear + remainder[t]
+        otherwise = tokens.prediction[t] + direct.abs() @ sizes + energy[t]
+        bounds.append(torch.minimum(known, otherwise))
+    return torch.stack(bounds)
+
+
+def quotient_errors(tokens: TokenErrors, errors: CGErrors) -> tuple[Tensor, Tensor]:
+    """What the tokens' errors do to every ζ and η: derivatives [2T, batch, sources], and the rest."""
+    steps = range(tokens.path.steps)
+    rho, curvature = ([f(t) for t in steps] for f in (tokens.rho, tokens.curvature))
+    found = [quotient(rho[t], curvature[t], tokens.sizes, errors.length) for t in steps]
+    found += [quotient(rho[t + 1], rho[t], tokens.sizes, errors.memory) for t in steps[:-1]]
+    found.append((torch.zeros_like(found[0][0]), torch.zeros_like(found[0][1])))
+    slopes, rests = (torch.stack(part) for part in zip(*found, strict=True))
+    return slopes, rests
+
+
+def token_responses(
     path: CGPath,
     prompt: Prompt,
-    errors: CGErrors,
+    step: int,
     *,
     ridge: float,
     kernel: Kernel | None = None,
     precondition: Precondition = "none",
-) -> Drift:
-    """What errors of D and of P⁻¹ do to the path with the same coefficients.
+) -> Float[Tensor, "batch q sources"]:
+    """V: the derivative of f̂_t(x) with respect to the errors of D at the supports, and then of P⁻¹."""
+    tokens = token_errors(path, prompt, CGErrors(), ridge, kernel, precondition)
+    response = prediction_responses(path, defect_responses(path), tokens.weights, step)
+    slopes = quotient_errors(tokens, CGErrors())[0]
+    through: Tensor = torch.einsum("sbq,sbj->bqj", response, slopes)
+    return tokens.weights @ tokens.alpha[step] + through
 
-    An error e_s of the product of step s, and one h_s of P⁻¹r_s, enter the recurrence linearly: r_t
-    changes by Σ_s R^r_ts e_s + H^r_ts h_s, and so do p_t and α_t, with matrices that the recurrence gives.
-    """
+
+def token_errors(
+    path: CGPath,
+    prompt: Prompt,
+    errors: CGErrors,
+    ridge: float,
+    kernel: Kernel | None,
+    precondition: Precondition,
+) -> TokenErrors:
     machine = EagerMachine(prompt.to(torch.float64), kernel or DEFAULT_KERNEL, ridge)
     inverse = machine.inverse_preconditioner(precondition)
-    system = machine.dense_system()
-    scaling = torch.ones_like(system[..., 0]) if inverse is None else inverse[..., 0]
-    gram = system - ridge * torch.eye(prompt.supports, dtype=torch.float64)
-    moved = Moved(path, system, scaling, cross(prompt, kernel))
-    top, largest = spectral(gram), scaling.amax(-1)
-    length, memory, lowest, highest = [], [], [], []
-    for s in range(path.steps):
-        z = scaling * path.residual[s]
-        moved.by(s, False, errors.diagonal * z.abs(), errors.diagonal * largest * moved.r[s])
-        image = torch.einsum("bij,bj->bi", gram, path.direction[s])
-        room = errors.normaliser * top * moved.p[s]
-        moved.by(s, True, errors.normaliser * image.abs(), room)
-        # ρ̂/ρ and x̂/x, of the model over those of the path
-        a = moved.r_scaled[s] / path.rho[s].sqrt()
-        lowest.append((1 - a).clamp(min=0) ** 2 * (1 - errors.diagonal))
-        highest.append((1 + a) ** 2 * (1 + errors.diagonal))
-        b = moved.p_energy[s] / path.curvature[s].sqrt()
-        size = errors.normaliser * image.norm(dim=-1) + room
-        crossed = (path.direction[s].norm(dim=-1) + moved.p[s]) * size / path.curvature[s]
-        least, most = (1 - b).clamp(min=0) ** 2 - crossed, (1 + b) ** 2 + crossed
-        above = (1 + errors.length) * highest[s] / least.clamp(min=0) - 1
-        length.append(torch.maximum(above, 1 - (1 - errors.length) * lowest[s] / most))
-        if s:
-            over = (1 + errors.memory) * highest[s] / lowest[s - 1] - 1
-            under = 1 - (1 - errors.memory) * lowest[s] / highest[s - 1]
-            memory.append(torch.maximum(over, under))
-    memory.append(torch.zeros_like(top))
-    return Drift(torch.stack(moved.prediction), torch.stack(length), torch.stack(memory))
-
-
-class Moved:
-    """Adds up bounds on how far errors move predictions, r_t and p_t, the latter in two norms each."""
-
-    def __init__(self, path: CGPath, system: Tensor, scaling: Tensor, weights: Tensor) -> None:
-        self.path, self.system, self.scaling, self.weights = path, system, scaling, weights
-        self.root: Tensor = torch.linalg.cholesky(system).mT
-        none = torch.zeros(len(system), dtype=torch.float64)
-        self.r, self.p, self.r_scaled, self.p_energy = ([none] * (path.steps + 1) for _ in range(4))
-        self.prediction = [torch.zeros_like(weights[..., 0])] * (path.steps + 1)
-
-    def by(self, s: int, of_product: bool, entries: Tensor, room: Tensor) -> None:
-        """Adds an error of step s: its entries are at most these, up to a vector of norm `room`."""
-        size = entries.norm(dim=-1) + room
-        if not size.any():
-            return
-        found = responses(self.path, s, self.system, self.scaling, of_product=of_product)
-        for t, (alpha, r, p) in found.items():
-            read = self.weights @ alpha
-            known = torch.einsum("bqk,bk->bq", read.abs(), entries)
-            more = known + room[:, None] * read.norm(dim=-1)
-            self.prediction[t] = self.prediction[t] + more
-            for norms, matrix in (
-                (self.r, r),
-                (self.r_scaled, self.scaling.sqrt()[..., None] * r),
-                (self.p, p),
-                (self.p_energy, self.root @ p),
-            ):
-                norms[t] = norms[t] + spectral(matrix) * size
-
-
-Responses = dict[int, tuple[Tensor, Tensor, Tensor]]
-"""By the step t the matrices of α_t, r_t and p_t."""
-
-
-def responses(
-    path: CGPath, s: int, system: Tensor, scaling: Tensor, *, of_product: bool
-) -> Responses:
-    """How α_t, r_t and p_t change per unit of an error of the s-th product, or of P⁻¹r_s."""
-    gamma, beta = (v[:, :, None, None] for v in (path.gamma, path.beta))
-    zero = torch.zeros_like(system)
-    eye = zero + torch.eye(system.shape[-1], dtype=torch.float64)
-    alpha, r, p = zero, zero, zero if of_product else eye
-    found: Responses = {} if of_product else {s: (alpha, r, p)}
-    for t in range(s, path.steps):
-        alpha, r = alpha + gamma[t] * p, r - gamma[t] * (system @ p)
-        if of_product and t == s:
-            r = r - gamma[t] * eye
-        # No direction follows the last residual.
-        p = scaling[..., None] * r + beta[t + 1] * p if t + 1 < path.steps else zero
-        found[t + 1] = alpha, r, p
-    return found
+    matrix = gram(prompt, kernel)
+    scaling = torch.ones_like(matrix[..., 0]) if inverse is None else inverse[..., 0]
+    sizes = {"normaliser": errors.normaliser, "diagonal": errors.diagonal}
+    return TokenErrors(path, matrix, ridge, scaling, cross(prompt, kernel), **sizes)

@@ -174,16 +174,30 @@ def inexact_scalars_bound(
         for e in (length_error, memory_error)
     )
     errors = torch.cat([lengths, memories])
-    responses = defect_responses(path)
-    weights, x = cross(prompt, kernel), path.curvature
-    g = torch.einsum("bqk,tbk->tbq", weights, path.direction)
+    defects, weights = defect_responses(path), cross(prompt, kernel)
     bounds = [torch.zeros(batch, weights.shape[1], dtype=torch.float64)]
     for t in range(1, steps + 1):
-        read = prediction_responses(path, responses, weights, t)
-        first = largest_sum(read, errors[:, :, None])
-        sizes = torch.stack([largest_sum(responses.b[i, t], errors) for i in range(t)])
+        read = prediction_responses(path, defects, weights, t)
+        bounds.append(largest_sum(read, errors[:, :, None]))
+    known = torch.stack(bounds) + defect_remainder(path, defects, weights, errors)
+    energy = energy_prediction_bound(path.residual, prompt, ridge=ridge, kernel=kernel)
+    return torch.minimum(known, energy)
+
+
+def defect_remainder(
+    path: CGPath,
+    defects: Defects,
+    weights: Float[Tensor, "batch q k"],
+    errors: Float[Tensor, "sources batch"],
+) -> Float[Tensor, "more batch q"]:
+    """ν/(1 − ν)·‖X^(−1/2)g‖·‖X^(−1/2)b‖ after every step, for errors of at most these sizes."""
+    x, (steps, batch) = path.curvature, path.gamma.shape
+    g = torch.einsum("bqk,tbk->tbq", weights, path.direction)
+    found = [torch.zeros(batch, weights.shape[1], dtype=torch.float64)]
+    for t in range(1, steps + 1):
+        sizes = torch.stack([largest_sum(defects.b[i, t], errors) for i in range(t)])
         pairs = [
-            largest_sum(responses.m[i, j], errors) ** 2 / (x[i] * x[j])
+            largest_sum(defects.m[i, j], errors) ** 2 / (x[i] * x[j])
             for j in range(t)
             for i in range(j)
         ]
@@ -191,12 +205,9 @@ def inexact_scalars_bound(
         reach = ((g[:t] ** 2 / x[:t, :, None]).sum(0)).sqrt()
         size = (sizes**2 / x[:t]).sum(0).sqrt()
         rest = torch.where(nu < 1, nu / (1 - nu).clamp(min=1e-300), torch.inf) * size
-        rest = torch.where(size > 0, rest, 0.0)
-        bounds.append(first + torch.where(reach > 0, rest[:, None] * reach, 0.0))
-    return torch.minimum(
-        torch.stack(bounds),
-        energy_prediction_bound(path.residual, prompt, ridge=ridge, kernel=kernel),
-    )
+        rest = torch.where(size > 0, rest, 0.0)[:, None]
+        found.append(torch.where(reach > 0, rest * reach, 0.0))
+    return torch.stack(found)
 
 
 def energy_prediction_bound(
