@@ -2,32 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import torch
+
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.compiler.domain import Domain
-from ridgeformer.kernels import Kernel, kernel_from
+from ridgeformer.kernels import Kernel, Linear, kernel_from
 from ridgeformer.solvers import Solver, certified_interval, make_solver, solve
+from ridgeformer.solvers.base import run
+from ridgeformer.solvers.feature_machine import FeatureMachine
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory import prefix_prompts
 from ridgeformer.types import Refusal, Trajectory
 
 
 def reference(
-    model: CompiledModel, prompt: Prompt, *, steps: int | None = None, states: bool = False
+    model: CompiledModel,
+    prompt: Prompt,
+    *,
+    steps: int | None = None,
+    states: bool = False,
+    prefixes: bool = False,
 ) -> Trajectory:
-    """What the model should compute: its solver, with its kernel, ridge and tuning, on the prompt.
+    """What the model computes: its solver, with its kernel, ridge and tuning, on the prompt, in the space
+    in which the model works.
 
-    `steps` is that of `predict`, for a looped model.
+    Causal decoders solve in feature space, where `alpha` is the weight vector w and adaptive methods
+    have iterates of their own. `steps` is that of `predict`, for a looped model, and `prefixes` that of
+    `trajectory`, for a decoder that solves every prefix.
     """
-    solver = solver_of(model)
-    return solve(
-        solver,
-        prompt,
-        steps=model.certificate.at(steps).steps,
-        ridge=1.0 if solver.smooths else ridge_of(model),  # a smoother reads none
-        kernel=kernel_of(model),
-        interval=None if solver.smooths else interval_of(model),
-        states=states,
-    )
+    solver, kernel, taken = solver_of(model), kernel_of(model), model.certificate.at(steps).steps
+    if prefixes:
+        model.every_x(prompt)  # refuses a model that predicts at the queries alone
+    if solver.smooths:
+        return solve(solver, prompt, steps=taken, ridge=1.0, kernel=kernel, states=states)
+    ridge, interval = ridge_of(model), interval_of(model)
+    if model.certificate.space != "feature":
+        return solve(
+            solver,
+            prompt,
+            steps=taken,
+            ridge=ridge,
+            kernel=kernel,
+            interval=interval,
+            states=states,
+        )
+    found = run(solver, FeatureMachine(prompt, kernel, ridge, interval), steps=taken, states=states)
+    if not prefixes:
+        return found
+    each = prefix_prompts(prompt, kernel).to(prompt.y.dtype)
+    before = run(solver, FeatureMachine(each, Linear(), ridge, interval), steps=taken).predictions
+    before = before.reshape(len(before), *prompt.y.shape[:1], prompt.supports + 1, -1)[:, :, :-1]
+    return replace(found, predictions=torch.cat([before, found.predictions], dim=2))
 
 
 def solver_of(model: CompiledModel) -> Solver:

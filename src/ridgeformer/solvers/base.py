@@ -69,9 +69,14 @@ def solve(
     Fixed-coefficient methods are tuned to `interval`, else to [λ, λ + max_eigenvalue], else to the
     extreme eigenvalues of the prompts themselves. `states=True` keeps every vector of the state.
     """
+    machine = EagerMachine(prompt, kernel or DEFAULT_KERNEL, ridge, max_eigenvalue, interval)
+    return run(solver, machine, steps=steps, states=states)
+
+
+def run(solver: Solver, machine: EagerMachine, *, steps: int, states: bool = False) -> Trajectory:
+    """Runs `steps` steps on a machine; `states=True` keeps every vector of the state."""
     if steps < 0:
         raise Refusal(f"The number of steps cannot be negative, got {steps}.")
-    machine = EagerMachine(prompt, kernel or DEFAULT_KERNEL, ridge, max_eigenvalue, interval)
     state = solver.init(machine)
     history = [state]
     predictions = [solver.predict(machine, state)]
@@ -85,6 +90,6 @@ def solve(
             name: torch.stack([v for s in history if (v := getattr(s, name)) is not None])
             for name, value in state._asdict().items()
             if all(isinstance(getattr(s, name), torch.Tensor) for s in history)
-            and value.shape == prompt.y.shape
+            and value.shape == machine.target().shape
         }
     return Trajectory(torch.stack(predictions), solver.name, kept)
