@@ -31,6 +31,7 @@ ORDER = (
     "ridge-failure", "collinear", "smoother-temperature", "krr-temperature", "width-failure",
     "new-part", "shared-outputs", "without-reductions", "narrow-models", "round-off-fixed",
     "round-off-cg", "sizes", "size-law", "feature-conjugate-gradients", "causal-supports",
+    "relative-products", "digit-products", "depth-and-width",
 )  # fmt: skip
 """The theorems by name, in the order of their numbers."""
 
