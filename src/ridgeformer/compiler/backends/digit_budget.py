@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import ceil, log2, sqrt
 
 from ridgeformer import theory
 from ridgeformer.compiler.backends.error_budget import RESERVE, ErrorBudget
@@ -13,6 +13,7 @@ from ridgeformer.program import Program
 from ridgeformer.types import Refusal
 
 FEWEST = 4
+"""With fewer digits, the two sets of them would be told apart less sharply than the bound says."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class DigitBudget:
     logit: float
     step: float
     """The length η of a step."""
+    fewest: int
+    """As many digits as the smallest 1/D needs to have one at all."""
 
     def errors(self, digits: int) -> float:
         """‖ê‖ of the products of one step."""
@@ -55,7 +58,13 @@ class DigitBudget:
 
     def digits(self, tolerance: float) -> int:
         """The fewest digits that meet the tolerance."""
-        for digits in range(FEWEST, theory.MOST_DIGITS + 1):
+        if self.fewest > theory.MOST_DIGITS:
+            raise Refusal(
+                f"The smallest 1/D in this domain needs {self.fewest} digits, more than the "
+                f"{theory.MOST_DIGITS} that float64 can tell apart: raise the `temperature`, lower "
+                "`max_norm`, or use `products=Exact()`."
+            )
+        for digits in range(self.fewest, theory.MOST_DIGITS + 1):
             if self.error(digits) <= tolerance:
                 return digits
         raise Refusal(
@@ -79,9 +88,11 @@ def digit_budget(job: Job, domain: Domain, budget: ErrorBudget, features: int) -
     ridge, k = job.needed_ridge, domain.max_supports
     iterate = (1 + RESERVE) * budget.alpha
     lo, hi = job.solver.interval or (ridge / domain.row_sums[1], 1 + ridge / domain.row_sums[0])
+    unit = theory.unit_of_digits(1 / domain.row_sums[0])
     return DigitBudget(
         budget=replace(budget, spread=sqrt(domain.row_sums[1])),
-        unit=theory.unit_of_digits(1 / domain.row_sums[0]),
+        unit=unit,
+        fewest=max(FEWEST, ceil(log2(unit * domain.row_sums[1]))),
         length=sqrt(k) * domain.max_target + ridge * iterate,
         supports=k,
         features=features,

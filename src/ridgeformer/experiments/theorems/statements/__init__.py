@@ -32,6 +32,7 @@ ORDER = (
     "new-part", "shared-outputs", "without-reductions", "narrow-models", "round-off-fixed",
     "round-off-cg", "sizes", "size-law", "feature-conjugate-gradients", "causal-supports",
     "inexact-scalars", "compiled-cg", "compiled-fixed",
+    "relative-products", "digit-products", "depth-and-width",
 )  # fmt: skip
 """The theorems by name, in the order of their numbers."""
 
