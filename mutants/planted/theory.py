@@ -77,7 +77,7 @@ MUTANTS = (
         "return effective_dimension(prompt, ridge=ridge, kernel=kernel) / max(rank, 1)",
         "The relative error of rank m is bounded by d_eff/m instead of d_eff/(m + 1).",
         ("effective-dimension",),
-        ERROR,
+        THEOREMS,
     ),
     Mutant(
         "sufficient-width-rounded-down",
@@ -86,7 +86,7 @@ MUTANTS = (
         "width = ((1 + 1 / tolerance) * dimension - 1).floor()",
         "The sufficient width is rounded down.",
         ("effective-dimension",),
-        ERROR,
+        THEOREMS,
     ),
     Mutant(
         "query-error-one-term",

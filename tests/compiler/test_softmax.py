@@ -223,6 +223,20 @@ def hard_prompts(rng, batch, supports, radius, target):
     return prompt
 
 
+def test_an_mlp_too_narrow_for_its_ranges_promises_nothing():
+    """What an iterate may stray by grows with the number of supports, and its range does not."""
+    narrow, wide = (
+        compile(
+            make_solver("richardson", "row-sum"), features=2, steps=20, ridge=10.0, kernel=Gaussian(1.0),
+            to=SoftmaxAttention(1.0, 64, Interpolated(1.0, width=width)),
+        ).certificate
+        for width in (32, 4096)
+    )  # fmt: skip
+    assert (narrow.absolute_error, narrow.relative_error) == (None, None)
+    assert narrow.promise().startswith("none")
+    assert wide.absolute_error is not None
+
+
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-4])
 @pytest.mark.parametrize("name", ["gd", "chebyshev"])
 def test_the_certificate_of_interpolated_products_holds(name, tolerance, record_property):

@@ -15,6 +15,7 @@ from ridgeformer.solvers import (
     GradientDescent,
     HeavyBall,
     Richardson,
+    effective_dimension,
     kernel_eigenvalues,
     krr,
     solve,
@@ -206,6 +207,9 @@ def test_the_effective_dimension_bounds_eigenvalues_and_width(case):
         values = torch.cat([kernel_eigenvalues(prompt, kernel).flip(-1), torch.zeros(20, 1)], 1)
         after = values.gather(1, width[:, None])[:, 0]
         largest_ratio(after, torch.full_like(after, tolerance * ridge))
+        needed = (1 + 1 / tolerance) * effective_dimension(prompt, **options)
+        assert ((width + 1 >= needed - 1e-9) | (width == prompt.supports)).all()
+        assert (width < needed).all()  # one less is not enough
 
 
 def test_the_effective_dimension_is_met_by_equal_eigenvalues():
