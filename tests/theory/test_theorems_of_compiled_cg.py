@@ -141,6 +141,53 @@ def test_models_with_coarse_tables_err_as_bounded(label, coarse):
     assert float((apart[1:] / bound[1:]).max()) > 0.05
 
 
+def in_feature_space(prompt):
+    """A prompt whose dual system is the system of feature space: K = ΦᵀΦ, y = Φᵀy and k(x) = φ(x)."""
+    values, vectors = torch.linalg.eigh(prompt.phi.mT @ prompt.phi)
+    root, inverse = (vectors * values[:, None] ** power @ vectors.mT for power in (0.5, -0.5))
+    return Prompt(root, prompt.phi.mT @ prompt.y, prompt.phi_query @ inverse)
+
+
+@pytest.mark.parametrize("every_prefix", [False, True])
+def test_models_in_feature_space_err_as_bounded(every_prefix, coarse):
+    """The same theorem with M for A: causal decoders with coarse tables, also one that solves every prefix."""
+    prompt = PrescribedSpectrum(features=4, supports=12, condition=10).draw(12, 0)
+    top = float(torch.linalg.eigvalsh(theory.gram(prompt)).max())
+    target = LinearAttention(
+        top, Exact() if every_prefix else None, causal=True, every_prefix=every_prefix
+    )
+    model = compile(ConjugateGradient(), features=4, steps=3, ridge=1.0, to=target)
+    found = trajectory(model, prompt).predictions[..., 0]
+    same = in_feature_space(prompt)
+    setting = Setting("", same, Linear(), 1.0, "none", theory.CGErrors())
+    exact = setting.run(theory.CGErrors(), 3)
+    errors = theory.compiled_cg_errors((1.0, 1.0 + top), ratio=COARSE)
+    bound = theory.compiled_cg_bound(
+        setting.path(exact), same, found, errors=errors, **setting.system
+    )
+    apart = (found - exact.predictions).abs()
+    assert (apart <= 1.001 * bound + 1e-13).all()
+    assert float((apart[1:] / bound[1:]).max()) > 0.1
+    assert float(apart.max()) > 1e-9, "far above round-off"
+
+
+def test_a_quotient_near_one_is_inverted_to_the_last_bit():
+    """What `cg-predicted` divides by, in forty digits: too large by at most 2⁻⁵³, never too small."""
+    error = tables.first_guess(1.0, 1e4, tables.NEAR_RATIO)[1]
+    assert error <= 0.00114
+    hinges = tables.near_one(1.1 * error**2, 1e4)
+    ends = np.concatenate(
+        [1 - np.linspace(0, 1.1 * error**2, 301), 1 + np.linspace(0, 2.0**-26, 5)]
+    )
+    with mpmath.workdps(40):
+        for q in map(mpmath.mpf, ends.tolist()):
+            terms = zip(hinges.slopes, hinges.biases, hinges.weights, strict=True)
+            found = q + sum(
+                mpmath.mpf(w) * max(mpmath.mpf(a) * q + mpmath.mpf(b), 0) for a, b, w in terms
+            )
+            assert -1e-18 <= float(q * found - 1) <= 2.0**-53
+
+
 EDGES = {
     "collinear": [[1.0, 0.0]] * 4 + [[-1.0, 0.0]] * 4,
     "one place": [[0.6, 0.8]] * 8,
