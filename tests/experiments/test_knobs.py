@@ -14,8 +14,8 @@ from ridgeformer.experiments.theorems import hard as hard_prompts
 from ridgeformer.experiments.theorems import knobs as knob_checks
 from ridgeformer.experiments.theorems import knobs_of_data as data_checks
 from ridgeformer.experiments.theorems import softmax as softmax_checks
-from ridgeformer.experiments.theorems.base import both_sides
 from ridgeformer.experiments.theorems.hard import hard_for_krylov, prompt_of_modes
+from ridgeformer.experiments.theorems.ratios import both_sides
 from ridgeformer.kernels import Exponential
 from ridgeformer.solvers import (
     Chebyshev,

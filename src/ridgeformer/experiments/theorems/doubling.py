@@ -14,13 +14,7 @@ import torch
 from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention
 from ridgeformer.experiments.finding import Table
-from ridgeformer.experiments.theorems.base import (
-    Axes,
-    Measurement,
-    Outcome,
-    Theorem,
-    both_sides,
-)
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.hard import (
@@ -30,6 +24,7 @@ from ridgeformer.experiments.theorems.hard import (
     prompt_of_modes,
     scaled_error,
 )
+from ridgeformer.experiments.theorems.ratios import both_sides
 from ridgeformer.experiments.theorems.sizes import same
 from ridgeformer.solvers import (
     Chebyshev,

@@ -16,8 +16,9 @@ from torch import Tensor
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem, ratios
+from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.hard import NEARLY
+from ridgeformer.experiments.theorems.ratios import ratios
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import ConjugateGradient, krr, solve
