@@ -91,6 +91,12 @@ from ridgeformer.theory.interpolation import (
     interpolation_intervals,
     product_error_bound,
 )
+from ridgeformer.theory.least_width import (
+    future_rank,
+    indistinct_error,
+    semi_iteration_least_width,
+    unseen_direction,
+)
 from ridgeformer.theory.loops import chebyshev_divisors, divisor_error_bound
 from ridgeformer.theory.masking import may_depend, state_leak
 from ridgeformer.theory.normaliser import (

@@ -30,7 +30,7 @@ ORDER = (
     "compiled-model", "looped-models", "ablated-model", "ridge-weights", "depth-failure", "condition-failure",
     "ridge-failure", "collinear", "smoother-temperature", "krr-temperature", "width-failure",
     "new-part", "shared-outputs", "without-reductions", "narrow-models", "round-off-fixed",
-    "round-off-cg", "sizes", "size-law", "feature-conjugate-gradients", "causal-supports",
+    "round-off-cg", "sizes", "size-law", "feature-conjugate-gradients", "causal-supports", "least-width",
     "inexact-scalars", "compiled-cg", "compiled-fixed",
     "relative-products", "digit-products", "depth-and-width",
 )  # fmt: skip
