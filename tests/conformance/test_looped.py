@@ -97,13 +97,12 @@ def test_every_float32_loop_keeps_its_certificate():
     for tried in catalogue.looped_attempts().values():
         if tried.model is None:
             continue
-        steps = (
-            5 if tried.model.certificate.from_heads else None
-        )  # more cannot be promised in float32
-        model, prompt = tried.entry.compile(dtype="float32", steps=steps), hard_prompts(5, 1)
-        found = trajectory(model, prompt, steps=5).predictions.numpy()
+        # Of dot products from softmax heads no more than three steps can be promised in float32.
+        taken, most = (3, 3) if tried.model.certificate.from_heads else (5, None)
+        model, prompt = tried.entry.compile(dtype="float32", steps=most), hard_prompts(5, 1)
+        found = trajectory(model, prompt, steps=taken).predictions.numpy()
         assert found.dtype == np.float32
-        used[tried.entry.label] = excess_of(model.unrolled(5), prompt, found).max()
+        used[tried.entry.label] = excess_of(model.unrolled(taken), prompt, found).max()
     assert len(used) > 80, "most of what compiles can be looped"
     assert not {case: share for case, share in used.items() if not share <= 1}
 

@@ -16,6 +16,7 @@ from ridgeformer.experiments.theorems import drift as drift_checks
 from ridgeformer.experiments.theorems import feature_space as feature_checks
 from ridgeformer.experiments.theorems import general as general_checks
 from ridgeformer.experiments.theorems import heads as head_checks
+from ridgeformer.experiments.theorems import inexact as inexact_checks
 from ridgeformer.experiments.theorems import loops as loop_checks
 from ridgeformer.experiments.theorems import mechanism as mechanism_checks
 from ridgeformer.experiments.theorems import normaliser as normaliser_checks
@@ -91,6 +92,9 @@ PLANTED = [
     ("polynomial-rate", general_checks, "polynomial_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 20),
     ("inexact-fixed-coefficients", general_checks, "perturbed_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("inexact-cg", rate_checks, "residual_gap_bound", lambda f: lambda *a, **k: f(*a, **k) / 10),
+    ("amplified-errors", inexact_checks, "InexactCG", lambda f: lambda a, b, e, u: f(a, b, e / 5, u)),
+    ("amplified-errors", inexact_checks, "InexactCG", lambda f: lambda a, b, e, u: f(a, b**0.5, e, u)),
+    ("amplified-errors", inexact_checks, "inexact_energy_bound", lambda f: lambda e, t: f(e, t) / 2),
     ("width-rank", width_checks, "rank_error", lambda f: lambda *a, **k: f(*a, **k) * 1.001),
     ("effective-dimension", width_checks, "eigenvalue_bound", lambda f: lambda *a, **k: f(*a, **k) / 3),
     ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),

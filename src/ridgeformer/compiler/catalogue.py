@@ -13,6 +13,7 @@ from typing import Literal
 
 from ridgeformer.compiler.compile import compile, size_report
 from ridgeformer.compiler.compiled import CompiledModel
+from ridgeformer.compiler.head_table import head_table
 from ridgeformer.compiler.targets import (
     Exact,
     HeadPairs,
@@ -261,7 +262,7 @@ def document() -> str:
     for each in (*tried, *looped_attempts().values()):
         if each.model is None:
             reasons[each.reason] = reasons.get(each.reason, 0) + 1
-    lines += ["", "## What does not, and why", ""]
+    lines += ["", *head_table(), "## What does not, and why", ""]
     lines += [f"- {reason} ({count} combinations)" for reason, count in reasons.items()]
     return "\n".join(lines) + "\n"
 
