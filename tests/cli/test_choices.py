@@ -89,6 +89,12 @@ def test_every_number_of_a_kernel_or_solver_is_an_option_of_compile_and_solve():
         (
             "softmax",
             "relu",
+            {"max_target": 3.0, "tolerance": 0.1, "digits": True},
+            rf.SoftmaxAttention(products=rf.Interpolated(3.0, 0.1, digits=True)),
+        ),
+        (
+            "softmax",
+            "relu",
             {"max_target": 3.0, "tolerance": 0.1, "heads": 4, "epsilon": 0.5},
             rf.SoftmaxAttention(
                 products=rf.Interpolated(3.0, 0.1), dot_products=rf.HeadPairs(4, 0.5)
