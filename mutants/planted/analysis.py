@@ -208,7 +208,7 @@ MUTANTS = (
         "visible[row] = visible[row - 1] if row else visible[above]",
         "A token sees what another continuation of the same beginning holds.",
         (),
-        ("tests/language/test_reader.py::test_shared_beginnings_change_nothing",),
+        ("tests/language/test_reader.py",),
     ),
     Mutant(
         "cached-beginning-kept",
@@ -217,7 +217,7 @@ MUTANTS = (
         "self.hold(self.forest.path(self.forest.parents[chunk[0]])[:-1])",
         "The beginning that is kept for the next chunk lacks its last token.",
         (),
-        ("tests/language/test_reader.py::test_shared_beginnings_change_nothing",),
+        ("tests/language/test_reader.py",),
     ),
     Mutant(
         "log-odds-sign",
