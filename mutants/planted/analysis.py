@@ -232,7 +232,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "flipped-queries",
+        "labels-not-flipped",
         "language/tasks/flipped_labels.py",
         "labels[:, : self.supports] = members[:, : self.supports] ^ wrong.long()",
         "labels[:, : self.supports] = members[:, : self.supports]",
