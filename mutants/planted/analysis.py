@@ -66,7 +66,7 @@ MUTANTS = (
         "    scored = fitted\n    said = read(scored)\n",
         "Filters are scored on the prompts that fitted them.",
         (),
-        ("tests/analysis/test_filters.py",),
+        ("tests/analysis/test_filters.py::test_prompts_that_fitted_a_filter_do_not_score_it",),
         more=(
             (
                 "Eigensystem.of(scored, law, precondition, at), places, scored, precondition, at",
@@ -120,7 +120,9 @@ MUTANTS = (
         "return left",
         "What a candidate leaves between the ends is not compared with what the ends tell.",
         (),
-        ("tests/analysis/test_trajectories.py",),
+        (
+            "tests/analysis/test_trajectories.py::test_what_is_left_inside_is_compared_with_what_the_ends_tell",
+        ),
     ),
     Mutant(
         "verdict-without-systematic-limit",
@@ -142,8 +144,7 @@ MUTANTS = (
         "A candidate with more numbers to fit need not explain more.",
         (),
         (
-            "tests/analysis/test_trajectories.py",
-            "tests/experiments/test_identify.py::test_what_would_change_the_verdict",
+            "tests/analysis/test_trajectories.py::test_a_number_more_to_fit_must_explain_twice_as_much",
         ),
     ),
     Mutant(
@@ -153,7 +154,7 @@ MUTANTS = (
         "return UNCALIBRATED",
         "`identify` judges by guessed limits in place of the calibrated ones.",
         (),
-        ("tests/experiments/test_identify.py::test_the_page_has_the_confusion_matrix",),
+        ("tests/experiments/test_calibrate.py::test_the_limits_that_are_shipped_were_calibrated",),
     ),
     Mutant(
         "interval-of-68-percent",
@@ -207,7 +208,7 @@ MUTANTS = (
         "visible[row] = visible[row - 1] if row else visible[above]",
         "A token sees what another continuation of the same beginning holds.",
         (),
-        ("tests/language/test_reader.py::test_shared_beginnings_change_nothing",),
+        ("tests/language/test_reader.py",),
     ),
     Mutant(
         "cached-beginning-kept",
@@ -216,7 +217,7 @@ MUTANTS = (
         "self.hold(self.forest.path(self.forest.parents[chunk[0]])[:-1])",
         "The beginning that is kept for the next chunk lacks its last token.",
         (),
-        ("tests/language/test_reader.py::test_shared_beginnings_change_nothing",),
+        ("tests/language/test_reader.py",),
     ),
     Mutant(
         "log-odds-sign",
@@ -231,7 +232,7 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "flipped-queries",
+        "labels-not-flipped",
         "language/tasks/flipped_labels.py",
         "labels[:, : self.supports] = members[:, : self.supports] ^ wrong.long()",
         "labels[:, : self.supports] = members[:, : self.supports]",

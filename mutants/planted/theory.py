@@ -145,8 +145,8 @@ MUTANTS = (
     Mutant(
         "fixed-round-off-tenfold",
         "theory/round_off.py",
-        "return lengths(at_query, 2)[:, :, None] * amplified * error[:, None, :] + read",
-        "return 10 * lengths(at_query, 2)[:, :, None] * amplified * error[:, None, :] + 10 * read",
+        "amplified * error[:, None, :] + read",
+        "10 * amplified * error[:, None, :] + 10 * read",
         "The round-off of methods with fixed coefficients is bounded ten times too high.",
         ("float32-floor",),
         PRECISION,

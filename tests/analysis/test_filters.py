@@ -15,6 +15,7 @@ from subjects import (
 
 from ridgeformer.analysis import find_filters
 from ridgeformer.analysis.filters import filters_of, hats
+from ridgeformer.analysis.layer_readouts import halves
 from ridgeformer.models import subject, zoo
 
 
@@ -54,6 +55,19 @@ def test_fixed_coefficients_are_a_filter(name, options, knots, least):
     read = iterates(name, steps=5, **options)
     found = filters_of(read, TASK.law(), TASK.draw(300, seed=0), knots=knots, seed=0)
     assert min(r_squared(found)) > least
+
+
+def test_prompts_that_fitted_a_filter_do_not_score_it():
+    """What is a filter on the prompts that fit, and nothing of the kind on the others, explains nothing there."""
+    prompt, exact = TASK.draw(80, seed=0), iterates("gd", steps=2)
+    fitted, _ = halves(prompt)
+
+    def read(part):
+        sign = 1.0 if torch.equal(part.phi, fitted.phi) else -1.0
+        return sign * exact(part)
+
+    found = filters_of(read, TASK.law(), prompt, seed=0)
+    assert max(r_squared(found)) < -2
 
 
 def test_the_filter_of_conjugate_gradients_differs_from_prompt_to_prompt():

@@ -1,6 +1,7 @@
 """Compiled models are found to run their solvers, with their numbers, and other subjects are not."""
 
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,8 +9,8 @@ import torch
 import ridgeformer as rf
 from ridgeformer.analysis.candidates import Candidate, Setting, candidates
 from ridgeformer.analysis.search import fit_all
-from ridgeformer.analysis.trajectories import Evidence, choices
-from ridgeformer.analysis.verdict import Account, Findings, Limits, accepts, judge
+from ridgeformer.analysis.trajectories import Evidence, Fit, choices
+from ridgeformer.analysis.verdict import Account, Findings, Limits, accepts, judge, worse
 from ridgeformer.experiments.identification.planted import (
     Ensemble,
     Neighbours,
@@ -113,6 +114,27 @@ def test_a_nearest_candidate_is_the_same_in_fits_and_accounts():
     found = Findings.of(fits, evidence)
     for fit, one in zip(fits, found.accounts, strict=True):
         assert one.misfit == pytest.approx(fit.misfit, rel=1e-9)
+
+
+def test_a_number_more_to_fit_must_explain_twice_as_much():
+    def account(error, freedom):
+        return Account("", 4, freedom, 0.1, 0.1, 0.0, 1.0, (error,) * 8, (0.1,) * 8)
+
+    simple = account(0.3, 1)
+    assert not worse(simple, account(0.2, 2), seed=0)
+    assert worse(simple, account(0.1, 2), seed=0)
+    assert worse(simple, account(0.2, 1), seed=0)
+    assert worse(account(0.3, 2), account(0.2, 1), seed=0)
+
+
+def test_what_is_left_inside_is_compared_with_what_the_ends_tell():
+    def interior(left, ends, layers=(1, 2)):
+        errors, null = (torch.full((len(layers), 3), x).double() for x in (left, ends))
+        return Fit.interior.fget(SimpleNamespace(layers=layers, errors=errors, null=null))
+
+    assert interior(0.02, 0.08) == pytest.approx(0.25)
+    assert interior(0.02, 0.0) == inf
+    assert interior(0.0, 0.0) == interior(0.5, 0.5, layers=(1,)) == 0.0
 
 
 def test_of_several_alike_the_one_with_the_least_product_comes_first():

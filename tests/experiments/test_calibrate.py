@@ -1,6 +1,7 @@
 """Limits are chosen on known cases, rates are those of others, and a calibration comes back as it was written."""
 
 import json
+from importlib.resources import files
 from math import inf
 
 import pytest
@@ -17,7 +18,7 @@ from ridgeformer.experiments.identification.calibrating import (
     cases_of,
     choose,
 )
-from ridgeformer.experiments.identification.calibration import Calibration, Rate, shipped
+from ridgeformer.experiments.identification.calibration import FILE, Calibration, Rate, shipped
 from ridgeformer.experiments.identification.cases import CONTROLS, PLANTED, Case, spread_of_weights
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -108,6 +109,12 @@ def test_the_resolution_is_the_largest_noise_at_which_nearly_all_is_right():
     )
     assert list(calibration.resolution) == ["gd"]
     assert limit <= calibration.resolution["gd"] <= 2 * limit
+
+
+def test_the_limits_that_are_shipped_were_calibrated():
+    text = (files("ridgeformer.experiments.identification") / FILE).read_text()
+    assert shipped().to_dict()["limits"] == json.loads(text)["limits"]
+    assert shipped().cases > 0
 
 
 def test_a_calibration_comes_back_as_it_was():
