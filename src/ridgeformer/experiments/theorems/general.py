@@ -194,7 +194,7 @@ class InexactFixed(GeneralTheorem):
         "the largest mode. Every support is a query too; a prompt of one support comes nearest to the bound."
     )
     see = "Error of a prediction against the number of inexact steps: it comes to rest, as the bound does."
-    attained = 0.25
+    attained = 0.2
 
     def inapplicable(self, case: Case) -> str | None:
         return has_polynomials(case) or responds_to_errors(case)

@@ -277,7 +277,7 @@ def unfitted(knob: Knob, ridges: list[float], smallest: float, largest: float, s
             most, least = (inf, lower) if name == "first" else (upper, 0.0)
             knob.m.between(misfit, lower, upper, promise(model))
             part = f"misfit, {name} mode, λ = {ridge:.3g}"
-            knob.m.between(misfit, least, most, promise(model), part=part, reach=0.1)
+            knob.m.between(misfit, least, most, promise(model), part=part, reach=0.5)
             knob.m.draw(f"misfit, {name} mode", ridge, float(misfit.max()))
         if lower > 0:
             knob.m.draw_bound("misfit, first mode", ridge, lower, "at least")
