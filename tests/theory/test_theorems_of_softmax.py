@@ -235,3 +235,13 @@ def test_reciprocals_err_by_the_sixth_chebyshev_polynomial(ratio, monkeypatch):
     x = torch.from_numpy(np.geomspace(1.0, ratio**3, 1001))
     # The table is balanced by its largest error on 257 points of a cell.
     assert float((1 - x * r.table(x)).abs().max()) <= guess_error * (1 + 1e-4)
+
+
+def test_the_sink_is_one_of_the_tokens_of_a_sum():
+    """k supports and the sink: k + 1 weights, and nine roundings more."""
+    from ridgeformer.experiments.theorems.normaliser import Mixed, in_one_place
+
+    case = Mixed(in_one_place(2, 6, 0), 1.0, "float32")
+    share = case.terms()["sums"] / case.weighted
+    expected = theory.accumulated(6 + 1 + 9, theory.UNIT["float32"])
+    torch.testing.assert_close(share, torch.full_like(share, expected), rtol=1e-12, atol=0)
