@@ -264,3 +264,13 @@ def test_the_chosen_scale_has_the_least_bound():
         assert other.operator > 0.99 * best.operator
     assert best.operator < theory.best_scale(16, 4, 1, 2.0, theory.UNIT["float64"]).operator / 30
     assert theory.HeadPairErrors(16, 4, 1.0, 4, 2.0).too_large
+
+
+def test_the_sink_is_one_of_the_tokens_of_a_sum():
+    """k supports and the sink: k + 1 weights, and nine roundings more."""
+    from ridgeformer.experiments.theorems.normaliser import Mixed, in_one_place
+
+    case = Mixed(in_one_place(2, 6, 0), 1.0, "float32")
+    share = case.terms()["sums"] / case.weighted
+    expected = theory.accumulated(6 + 1 + 9, theory.UNIT["float32"])
+    torch.testing.assert_close(share, torch.full_like(share, expected), rtol=1e-12, atol=0)
