@@ -17,7 +17,7 @@ from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Th
 from ridgeformer.experiments.theorems.cases import ball, compiled, prediction_errors
 from ridgeformer.kernels import Gaussian
 from ridgeformer.models import reference, trajectory
-from ridgeformer.solvers import Richardson
+from ridgeformer.solvers import Richardson, krr
 from ridgeformer.tasks import Prompt
 
 KERNEL, RIDGE, TARGET, ERROR = Gaussian(0.5), 1.0, 4.0, 1e-2
@@ -220,8 +220,8 @@ class DepthAndWidth(Theorem):
     states = ("depth-and-width",)
     measured = (
         "Compiled models with the steps and digits of the theorem on random prompts, and on slopes that "
-        "converge as slowly as any: |model − KRR| against ε, |f_T − KRR| against ε/2, and layers and neurons "
-        "against their formulas."
+        "converge as slowly as any: |model − KRR| against ε, |f_T − KRR| and |model − f_T| against ε/2, and "
+        "layers and neurons against their formulas."
     )
     see = "The largest distance to ridge regression after every step, down to the promised ε."
 
@@ -237,7 +237,11 @@ class DepthAndWidth(Theorem):
             to = SoftmaxAttention(1.0, k, Interpolated(TARGET, tolerance=ERROR / 2, digits=True))
             model = compiled(SOLVER, prompt, to, steps=steps, ridge=RIDGE, kernel=KERNEL)
             error = prediction_errors(model, prompt, KERNEL)
+            exact = krr(prompt, ridge=RIDGE, kernel=KERNEL)
+            solved = reference(model, prompt).predictions[-1]
             m.compare(error[-1], ERROR)
+            m.compare((solved - exact).abs(), ERROR / 2)
+            m.compare((trajectory(model, prompt).final - solved).abs(), ERROR / 2)
             for t in range(0, steps + 1, max(1, steps // 40)):
                 m.draw(f"k ≤ {k}", t, error[t])
             config = model.transformer.config
