@@ -118,8 +118,8 @@ MUTANTS = (
     Mutant(
         "drift-without-ridge",
         "theory/drift.py",
-        "second = height * in_gram / (2 * sqrt(ridge)) + in_cross",
-        "second = height * in_gram / 2 + in_cross",
+        "second = height * e / (2 * sqrt(ridge)) + in_cross",
+        "second = height * e / 2 + in_cross",
         "The bound on the drift of a prediction ignores λ.",
         ("feature-drift",),
         ERROR,
@@ -172,7 +172,7 @@ MUTANTS = (
     Mutant(
         "cg-round-off-without-drift",
         "theory/round_off.py",
-        "return residual_prediction_bound(residual, none, prompt, ridge=ridge) + drift",
+        "return residual_prediction_bound(residual, none, prompt, ridge=ridge) + gap",
         "return residual_prediction_bound(residual, none, prompt, ridge=ridge)",
         "The round-off of CG leaves out that predictions drift from their coefficients.",
         ("float32-cg",),
@@ -181,8 +181,8 @@ MUTANTS = (
     Mutant(
         "normaliser-tenfold",
         "theory/normaliser.py",
-        "return sums * ((4 * tokens + 2 * (features + 4) * logit + 64) * unit)",
-        "return 10 * sums * ((4 * tokens + 2 * (features + 4) * logit + 64) * unit)",
+        "in_sums = accumulated(tokens + 9, unit)",
+        "in_sums = 10 * accumulated(tokens + 9, unit)",
         "The round-off of the normaliser is bounded ten times too high.",
         ("normaliser",),
         SOFTMAX,
@@ -208,8 +208,8 @@ MUTANTS = (
     Mutant(
         "dot-product-tokens",
         "theory/dot_products.py",
-        "n = scores.shape[-1] + 1",
-        "n = scores.shape[-1]",
+        "return self.supports + 1",
+        "return self.supports",
         "Dot products from softmax heads are bounded for n = k tokens, without the aggregator.",
         ("dot-products",),
         SOFTMAX,
@@ -217,8 +217,8 @@ MUTANTS = (
     Mutant(
         "dot-product-round-off-tenfold",
         "theory/dot_products.py",
-        'rounds = UNIT["float64"] * (rounds +',
-        'rounds = 10 * UNIT["float64"] * (rounds +',
+        "np.abs(values).sum(-1) * errors.round_off)",
+        "10 * np.abs(values).sum(-1) * errors.round_off)",
         "The round-off of dot products is ten times too large, where the other term dominates.",
         ("dot-products",),
         SOFTMAX,
@@ -307,8 +307,8 @@ MUTANTS = (
     Mutant(
         "leak-check-without-aggregator",
         "theory/masking.py",
-        "return apart[:, :, :first_query], apart[:, :, first_query:]",
-        "return apart[:, :, : first_query - 1], apart[:, :, first_query:]",
+        "return apart[:, :, ~reached], apart[:, :, reached]",
+        "reached[transformer.config.n_registers + context - 1] = True\n    return apart[:, :, ~reached], apart[:, :, reached]",
         "The check for leaks skips the aggregator.",
         ("masking",),
         (
