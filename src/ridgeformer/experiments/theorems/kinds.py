@@ -74,8 +74,9 @@ def families() -> dict[str, tuple[Solver, Target, tuple[Kernel, ...], bool]]:
     """
     cg, every = ConjugateGradient(), LinearAttention(TOP, Exact(), causal=True, every_prefix=True)
     tabled = Interpolated(MAX_TARGET, tolerance=TOLERANCE)
-    softmax, interpolated = (
-        SoftmaxAttention(MAX_NORM, MAX_SUPPORTS, products) for products in (Exact(), tabled)
+    softmax, interpolated, digits = (
+        SoftmaxAttention(MAX_NORM, MAX_SUPPORTS, products)
+        for products in (Exact(), tabled, replace(tabled, digits=True))
     )
     linear, dots = (Linear(),), (Linear(), Polynomial(2))
     exponentials: tuple[Kernel, ...] = (Exponential(), Gaussian())
@@ -92,6 +93,7 @@ def families() -> dict[str, tuple[Solver, Target, tuple[Kernel, ...], bool]]:
         "softmax attention": (cg, softmax, exponentials, True),
         "dot products from softmax heads": (cg, softmax, dots, True),
         "interpolated": (Richardson("row-sum"), interpolated, exponentials, False),
+        "digits": (Richardson("row-sum"), digits, exponentials, False),
         "one softmax head": (
             NadarayaWatson(),
             SoftmaxAttention(MAX_NORM, products=None),

@@ -14,6 +14,7 @@ from torch import Tensor
 from ridgeformer.experiments.theorems.base import Axes, Line, Outcome
 from ridgeformer.experiments.theorems.cases import Case
 from ridgeformer.experiments.theorems.general import GeneralTheorem
+from ridgeformer.experiments.theorems.kinds import kinds
 from ridgeformer.theory import state_leak
 from ridgeformer.transformer import Edit, Transformer, TransformerConfig
 
@@ -24,11 +25,14 @@ class Masking(GeneralTheorem):
     states = ("masking",)
     measured = (
         "Two sequences that differ in some tokens, all queries, one query or one token of the context, are run "
-        "through compiled models and through random weights, which have no zeros that could hide a leak. One "
+        "through compiled models of every kind and through random weights, which have no zeros that could hide a leak. One "
         "entry that differs where none may is a violation. So is a planted leak that goes unnoticed: from the "
         "queries into each row of the context, registers and the aggregator among them."
     )
     see = "With other tokens no entry differs, at any sublayer, in the rows that they do not reach; in those that they reach many do."
+
+    def cases(self, fast: bool) -> list[Case]:
+        return [*kinds().values(), *super().cases(fast)]
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         leaks = [leak for case in self.cases(fast) for leak in compiled_leaks(case, seed, fast)]
