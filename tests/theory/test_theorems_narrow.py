@@ -148,7 +148,7 @@ def test_a_narrow_causal_model_and_one_of_softmax_heads(prompt):
     causal = narrow_linear(to=LinearAttention(40.0, causal=True))
     assert float((causal.predict(prompt) - exact).abs().max()) < 1e-9
     inside = prompt.inside(2.5)
-    softmax = narrow_linear(to=SoftmaxAttention(2.5, 12))
+    softmax = narrow_linear("chebyshev", steps=180, to=SoftmaxAttention(2.5, 12))
     apart = (softmax.predict(inside) - krr(inside, ridge=0.3, kernel=Linear(U))).abs().max()
     assert float(apart) < 1e-7
 
