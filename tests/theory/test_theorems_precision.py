@@ -20,7 +20,7 @@ from ridgeformer.experiments.theorems import (
 from ridgeformer.experiments.theorems.base import Measurement
 from ridgeformer.kernels import Gaussian, Linear
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, krr, solve
-from ridgeformer.tasks import KernelDraw
+from ridgeformer.tasks import KernelDraw, Prompt
 from ridgeformer.theory.systems import lengths
 from ridgeformer.types import Refusal
 
@@ -44,6 +44,21 @@ def test_the_unit_is_that_of_the_numbers():
         assert float(one + 1.01 * unit) > 1.0
         assert unit == torch.finfo(one.dtype).eps / 2
     assert theory.accumulated(3, 0.1) == pytest.approx(0.3 / 0.7)
+
+
+def test_the_last_sum_is_part_of_the_bound():
+    """After one step of a thousand supports in one place, reading the prediction is nearly all of it."""
+    one = torch.full((1, 1000, 1), 0.7, dtype=torch.float64)
+    prompt, interval = Prompt(one, one, one[:, :1]), (1.0, 500.0)
+    alphas = solve(GradientDescent(), prompt, steps=1, ridge=1.0, interval=interval, states=True)
+    held = alphas.states["alpha"]
+    bound = theory.fixed_round_off_bound(
+        GradientDescent(), prompt, held, ridge=1.0, interval=interval, unit=U
+    )
+    read = theory.reading_round_off_bound(prompt, held, unit=U).amax(0)
+    by_hand = theory.accumulated(1001, U) * 1000 * 0.7 * 0.7 * float(held[1, 0, 0, 0])
+    assert float(read) == pytest.approx(by_hand)
+    assert 1 < float(bound / read) < 1.05
 
 
 @pytest.mark.parametrize("size", precision.SIZES)
