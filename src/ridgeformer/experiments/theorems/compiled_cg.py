@@ -237,7 +237,7 @@ class CompiledCG(Theorem):
             run = setting.run(errors, steps, signs)
             apart = (run.predictions - exact).abs()
             # Errors of several kinds do not all have the worst sign at once.
-            reach = 0.5 if sum(e > 0 for e in vars(errors).values()) > 1 else None
+            reach = 0.25 if sum(e > 0 for e in vars(errors).values()) > 1 else None
             m.by_step(setting.label, apart, setting.bound(run, allowed), reach=reach)
             self.residuals(m, setting, run)
             for rho in run.machine.held:
@@ -287,7 +287,7 @@ def single_precision(m: Measurement, prompts: int, seed: int) -> None:
     )
     bound = bound + read
     error = (run.predictions.double() - krr(given, ridge=1.0, kernel=kernel)).abs()
-    m.by_step("gaussian, float32, from f*", error, bound, reach=0.5)
+    m.by_step("gaussian, float32, from f*", error, bound, reach=0.15)
 
 
 def table_misses(reach: float) -> Tensor:
