@@ -73,7 +73,7 @@ MUTANTS = (
     Mutant(
         "relative-error-rank",
         "theory/effective_dimension.py",
-        "return effective_dimension(prompt, ridge=ridge, kernel=kernel) / (rank + 1)",
+        "return effective_dimension(prompt, ridge=ridge, kernel=kernel) / (valid(rank) + 1)",
         "return effective_dimension(prompt, ridge=ridge, kernel=kernel) / max(rank, 1)",
         "The relative error of rank m is bounded by d_eff/m instead of d_eff/(m + 1).",
         ("effective-dimension",),

@@ -163,8 +163,8 @@ def test_a_method_that_repeats_its_step_is_seen_to(monkeypatch):
     from ridgeformer.theory.sensitivity import products_in_a_period
 
     module = __import__("sys").modules["ridgeformer.theory.sensitivity"]
-    assert products_in_a_period(TwoProducts(), (1.0, 10.0)) == 2
-    assert products_in_a_period(rf.Chebyshev(), (1.0, 10.0)) == 0
+    assert products_in_a_period(TwoProducts(), (1.0, 10.0), 6) == 2
+    assert products_in_a_period(rf.Chebyshev(), (1.0, 10.0), 6) == 0
     options = {"steps": 7, "tuned": (1.0, 10.0), "spectrum": (1.0, 10.0), "offset": 1.0}
     short = theory.sensitivity(TwoProducts(), **options)
     monkeypatch.setattr(module, "products_in_a_period", lambda *_: 0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from ridgeformer.compiler.catalogue import attempts, looped_attempts
+from ridgeformer.experiments.theorems import THEOREMS
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Theorem, Verdict
 from ridgeformer.experiments.theorems.kinds import kind_of, kinds
 from ridgeformer.experiments.theorems.page import parts_of, shortfalls
@@ -113,3 +114,11 @@ def test_every_kind_of_compiled_model_has_its_case():
         "looped",
     ):
         assert any(word in name for name in kinds())
+
+
+@pytest.mark.parametrize("name", ["compiled-is-solver", "masking", "rate-of-every-kind"])
+def test_what_holds_of_all_kinds_is_measured_on_each(name):
+    theorem = THEOREMS[name]
+    tried = {case.label for case in theorem.cases(True) if theorem.inapplicable(case) is None}
+    missing = {label for label, case in kinds().items() if not case.solver.smooths} - tried
+    assert not missing

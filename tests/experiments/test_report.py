@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from html import escape
 
 import numpy as np
@@ -207,6 +208,20 @@ def test_the_command_line_gives_the_same_numbers_in_another_process(fast_report,
     shown = io.StringIO()
     Console(file=shown, width=80).print(terminal_table(title, table))
     assert shown.getvalue().strip() in done.stdout
+
+
+def test_every_file_has_the_same_bytes_twice(tmp_path, monkeypatch):
+    """Also where the clock runs differently: no finding depends on how long it took."""
+    files = []
+    for speed in (1, 1000):
+        right = time.perf_counter
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "perf_counter", lambda: speed * right())  # noqa: B023
+            out = tmp_path / str(speed)
+            verify([THEOREMS[name] for name in ("depth-law", "width-rank")], out, fast=True)
+        files.append({f.relative_to(out): f.read_bytes() for f in out.rglob("*") if f.is_file()})
+    assert files[0]
+    assert files[0] == files[1]
 
 
 def test_another_seed_gives_other_numbers(fast_report, tmp_path):

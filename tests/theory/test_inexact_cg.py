@@ -109,6 +109,25 @@ def test_a_chain_of_eigenvalues_comes_near_the_bound(kappa):
     assert bound[3] > 100 * 4 * size
 
 
+@pytest.mark.parametrize("kappa", [1.5, 300.0])
+def test_both_errors_of_the_start_are_counted(kappa):
+    """r̂₀ is off by δ from y and p̂₀ by δ from r̂₀, both towards the mode of b: one δ is not enough."""
+    unit, root = 1e-8, np.sqrt(kappa)
+    residual = np.array([unit, 1.0])  # y is the mode of a
+    direction = residual + unit * np.linalg.norm(residual) * np.array([1.0, 0.0])
+    turned = np.sin(np.arctan(root * direction[0]))
+    assert root * unit < turned <= root * unit * (2 + unit)
+    # F₁ once more, with ε = 0 and this angle for Γ₀
+    start = root * unit
+    taken = (1 + unit) ** 2 / (1 - start) / (1 - unit)
+    lost = start * (1 + taken)
+    along = (3 * unit + unit**2 + (1 + unit) * start) / (1 - unit) ** 2
+    residual = start + turned + (lost + taken * along) * (1 + start)
+    expected = residual + (lost + 6 * start * taken) * (1 + residual)
+    found = InexactCG(1.0, kappa, 0.0, unit).energy_error(1)
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
 def test_the_bound_ends_where_its_conditions_do():
     assert InexactCG(1.0, 100.0, 0.1, 0.0).energy_errors(3) == []
     few = InexactCG(1.0, 1e4, 1e-9, 1e-14)

@@ -194,6 +194,26 @@ def test_the_tail_bound_fails_for_a_bad_approximation():
     assert float(measured) > float(theory.tail_bound(prompt, rank=1, ridge=1.0))
 
 
+def test_a_rank_of_k_or_more_loses_nothing_and_a_negative_one_is_refused():
+    prompt = diagonal_prompt([10.0, 1.1], 1.0, [1.0, 1.0], [1.0, 1.0])
+    for rank in (2, 3, 9):
+        assert float(theory.tail_bound(prompt, rank=rank, ridge=1.0)) == 0
+        assert float(theory.rank_error(prompt, rank=rank, ridge=1.0)) == 0
+    for bound in (theory.tail_bound, theory.eigenvalue_bound, theory.relative_error_bound):
+        with pytest.raises(Refusal, match="cannot be negative"):
+            bound(prompt, rank=-1, ridge=1.0)
+
+
+def test_gd_plus_plus_needs_no_more_layers_than_newton():
+    for condition in (1.001, 1.5, 3.0, 10.0, 300.0, 1e4, 1e6, 1e8):
+        for tolerance in (0.5, 1e-2, 1e-4, 1e-8, 1e-12, 1e-15):
+            newton, plus = (
+                theory.steps_needed(factor, condition, tolerance)
+                for factor in (theory.newton_factor, theory.gd_plus_factor)
+            )
+            assert plus + 1 <= newton + 2
+
+
 def test_the_effective_dimension_bounds_eigenvalues_and_width(case):
     kernel, prompt, ridge = case
     options = {"ridge": ridge, "kernel": kernel}

@@ -18,6 +18,7 @@ from ridgeformer.program.trace import Scope
 from ridgeformer.solvers import ConjugateGradient, EagerMachine, krr
 from ridgeformer.tasks import KernelDraw, PrescribedSpectrum, Prompt
 from ridgeformer.theory import compiled_cg
+from ridgeformer.types import Refusal
 
 COARSE = 3.0
 """The ratio of the knots of coarse tables, whose reciprocals are off by 1e-7."""
@@ -83,6 +84,32 @@ def difference_and_bound(setting, known, steps=5):
     run = setting.run(setting.errors, steps, setting.worst_signs(steps)[2])
     exact = setting.run(theory.CGErrors(), steps).predictions
     return (run.predictions - exact).abs(), setting.bound(run, known)
+
+
+def test_softmax_cg_errs_as_bounded_in_advance():
+    """The bound that knows no path holds, is finite, and asks for the errors of D."""
+    tested = [s for s in settings(6, seed=1) if s.errors.normaliser]
+    assert len(tested) == 4
+    for setting in tested:
+        measured, _ = difference_and_bound(setting, setting.errors)
+        bound = theory.softmax_cg_growth_bound(
+            setting.prompt, steps=5, errors=setting.errors, **setting.system
+        )
+        assert (measured <= bound * (1 + 1e-5) + 1e-15).all()
+        assert bound[1].isfinite().all()
+        assert bound[2].isfinite().any(), "on prompts that meet the conditions a step longer"
+        assert float((measured / bound)[1].max()) > 0.02, "it says something after one step"
+        without = theory.CGErrors(setting.errors.length, setting.errors.memory)
+        less = theory.softmax_cg_growth_bound(
+            setting.prompt, steps=5, errors=without, **setting.system
+        )
+        assert (less[1] < bound[1]).all(), "the errors of D count"
+        if not without.length:
+            assert (measured[1] > less[1]).any(), "nothing else errs, so that the bound is 0"
+    with pytest.raises(Refusal, match="preconditioner"):
+        theory.softmax_cg_growth_bound(
+            setting.prompt, steps=5, errors=theory.CGErrors(diagonal=1e-6), **setting.system
+        )
 
 
 @pytest.mark.parametrize("name", ["normaliser", "diagonal"])

@@ -1,6 +1,6 @@
 """Constructions: dot products from pairs of heads, the normaliser, products, reciprocals."""
 
-from math import cos, pi, tan
+from math import cos, inf, pi, tan
 
 import mpmath
 import numpy as np
@@ -16,6 +16,7 @@ from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory import HeadPairErrors
 from ridgeformer.types import Refusal
 
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
@@ -84,6 +85,31 @@ def test_the_circle_is_no_larger_than_it_must_be():
             )  # fmt: skip
         assert float(mean) <= height[index] <= 1.05 * float(mean)
         assert height[index] <= max(1, 1 / cos(angle))
+
+
+def test_the_aggregator_takes_two_points_further_from_the_bound_of_an_operator():
+    """Supports and v at ±1: ‖Ev‖/‖v‖ is what one entry is off, n times the error of the derivative."""
+    points, x = np.array([-1.0, 1.0, 0.0]), 0.01
+    reached = [
+        abs(derivative(points, points, x, pairs)) / float(theory.derivative_error_bound(x, pairs))
+        for pairs in (1, 2, 3, 4)
+    ]
+    np.testing.assert_allclose(reached, [0.136, 0.055, 0.0255, 0.0125], rtol=0.02)
+
+
+def test_features_that_are_off_may_be_longer_than_their_domain():
+    exact, off = (HeadPairErrors(4, 2, 0.01, 2, 1.0, feature_error=f) for f in (0.0, 0.1))
+    longer = HeadPairErrors(4, 2, 0.01, 2, 1.1)
+    assert exact.derivative < off.derivative == longer.derivative
+    assert off.size == longer.size
+    assert off.round_off == pytest.approx(longer.round_off + 1.1**2 * 0.21)
+    assert HeadPairErrors(4, 2, 0.7, 2, 1.0, feature_error=0.1).too_large
+
+
+def test_nothing_is_promised_for_more_terms_than_a_unit_has_digits():
+    assert theory.accumulated(2**24, theory.UNIT["float32"]) == inf
+    assert theory.accumulated(2**25, theory.UNIT["float32"]) == inf
+    assert 0 < theory.accumulated(2**24 - 1, theory.UNIT["float32"]) < inf
 
 
 def test_a_scale_beyond_the_poles_is_refused():

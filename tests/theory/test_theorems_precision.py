@@ -2,12 +2,14 @@
 
 from math import exp, sqrt
 
+import mpmath
 import numpy as np
 import pytest
 import torch
 from theorem_cases import diagonal_prompt, largest_ratio, plant
 
 from ridgeformer import theory
+from ridgeformer.compiler import LinearAttention, compile
 from ridgeformer.experiments.theorems import (
     THEOREMS,
     Verdict,
@@ -21,6 +23,7 @@ from ridgeformer.experiments.theorems.base import Measurement
 from ridgeformer.kernels import Gaussian, Linear
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, krr, solve
 from ridgeformer.tasks import KernelDraw, Prompt
+from ridgeformer.theory.round_off import WEIGHTS
 from ridgeformer.theory.systems import lengths
 from ridgeformer.types import Refusal
 
@@ -332,3 +335,38 @@ def test_jacobi_without_its_diagonal_is_noticed(monkeypatch):
     measurement = Measurement()
     preconditioning.jacobi_rates(measurement, prompt, 12)
     assert np.concatenate(measurement.ratios).max() > 1 + 1e-9
+
+
+@pytest.mark.parametrize(
+    "solver", [GradientDescent(), Chebyshev(), HeavyBall()], ids=lambda s: s.name
+)
+@pytest.mark.parametrize(
+    ("ridge", "top"), [(1.0, 9.0), (1.0, 999.0), (0.3, 7.7), (0.01, 1e4), (2.0, 0.1), (1.0, 1e-3)]
+)
+def test_weights_of_steps_are_off_by_a_few_roundings_of_float64(solver, ridge, top):
+    """Each weight of a model is that of the exact recurrence, in forty digits, up to v of the theorem."""
+    steps, silences = 20, 1e10
+    model = compile(solver, features=2, steps=steps, ridge=ridge, to=LinearAttention(top))
+    found = {v for p in model.transformer.parameters() for v in p.abs().flatten().tolist()}
+    found = {v for v in found if 0 < v < silences} - {1.0}
+    assert found
+    with mpmath.workdps(40):
+        exact = exact_weights(solver.name, mpmath.mpf(ridge), mpmath.mpf(top), steps)
+        for weight in found:
+            off = min(abs(weight - w) / (2.0**-53 * abs(w) + WEIGHTS * size) for w, size in exact)
+            assert off <= 1, weight
+
+
+def exact_weights(name, ridge, top, steps):
+    """The sizes of all weights that a step may have, each with ω, or ω/c for those of y and Kα."""
+    a, b = ridge, ridge + top
+    c, rho, omega, found = (a + b) / 2, (b - a) / (a + b), mpmath.mpf(1), []
+    for t in range(1, steps + 1):
+        if name == "chebyshev" and t > 1:
+            omega = 1 / (1 - (2 if t == 2 else omega) * rho**2 / 4)
+        if name == "heavy-ball":
+            omega = 2 * (a + b) / (mpmath.sqrt(a) + mpmath.sqrt(b)) ** 2
+        kept = omega * (1 - ridge / c)
+        found += [(abs(w), omega) for w in (kept, kept - 1, omega, omega - 1)]
+        found.append((omega / c, omega / c))
+    return found

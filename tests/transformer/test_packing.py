@@ -2,20 +2,16 @@
 
 import gc
 from dataclasses import replace
-from threading import Thread
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sparse_models import BASE, FULL, assert_same, is_packed, random_tokens, sparse_model
 from torch.autograd import forward_ad
 from torch.nn.utils import parametrize
 from torch.utils.flop_counter import FlopCounterMode
 
-from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, SoftmaxAttention, compile
-from ridgeformer.kernels import Exponential
-from ridgeformer.solvers import ConjugateGradient, make_solver
-from ridgeformer.tasks import PrescribedSpectrum
 from ridgeformer.transformer import (
     Record,
     Transformer,
@@ -23,13 +19,10 @@ from ridgeformer.transformer import (
     ablate,
     attention,
     packing,
-    threads,
 )
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = pytest.mark.usefixtures("unchecked", "pack_always")
 
-BASE = {"d_in": 6, "d_out": 2, "d_model": 12, "n_layers": 3, "n_heads": 3, "d_head": 4, "d_mlp": 10,
-        "attn_scale": 0.03, "max_tokens": 64}  # fmt: skip
 CHOICES = {
     "attention": ["linear", "softmax"],
     "mlp": ["relu", "gelu", "gelu_new", "reglu"],
@@ -43,58 +36,6 @@ CHOICES = {
 configs = st.fixed_dictionaries({k: st.sampled_from(v) for k, v in CHOICES.items()}).map(
     lambda chosen: TransformerConfig(**BASE, **chosen)
 )
-FULL = Record.of([])
-"""Any edit or record, also of nothing, makes a pass take the full shapes."""
-TOLERANCE = {"float64": 1e-12, "float32": 1e-4}
-
-
-@pytest.fixture(autouse=True)
-def pack_always(monkeypatch):
-    """Small models and batches are packed too, and two prompts are enough for two threads."""
-    monkeypatch.setattr(packing, "LEAST_NUMBERS", 0)
-    monkeypatch.setattr(packing, "WORTHWHILE", 2.0)
-    monkeypatch.setattr(packing, "LEAST_SHARE", 1)
-
-
-def sparse_model(config, seed=0):
-    """A random model in which heads, dimensions, neurons, channels and biases are zero here and there."""
-    g = torch.Generator().manual_seed(seed)
-
-    def zero_rows(tensors, dim, share):
-        for tensor in tensors:
-            gone = torch.rand(tensor.shape[dim], generator=g) < share
-            tensor.index_fill_(dim, gone.nonzero().squeeze(1), 0)
-
-    model = Transformer(config)
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.copy_(0.3 * torch.randn(weight.shape, generator=g) + (weight.ndim == 1) * 0.1)
-        for block in model.blocks:
-            attn, mlp = block.attn, block.mlp
-            projections = [attn.W_Q, attn.W_K, attn.W_V]
-            gates = [mlp.W_gate, mlp.b_gate] if config.mlp == "reglu" else []
-            zero_rows([*projections, attn.W_O, attn.b_Q, attn.b_K, attn.b_V], 0, 0.15)  # heads
-            zero_rows([*projections, attn.b_Q, attn.b_K, attn.b_V], -1, 0.2)
-            zero_rows([attn.W_O], 1, 0.2)
-            zero_rows([mlp.W_in, mlp.b_in, *gates, mlp.W_out.mT], -1, 0.2)  # neurons
-            zero_rows([*projections, mlp.W_in, *gates[:1], attn.W_O.mT, mlp.W_out.mT], -2, 0.3)
-            for bias in (attn.b_Q, attn.b_K, attn.b_V, attn.b_O, mlp.b_in, mlp.b_out):
-                bias.mul_(torch.rand(1, generator=g) < 0.5)
-    return model
-
-
-def random_tokens(config, seed=0, batch=3, n=9):
-    g = torch.Generator().manual_seed(seed)
-    return torch.randn(batch, n, config.d_in, generator=g, dtype=config.torch_dtype)
-
-
-def is_packed(model, tokens):
-    return model.packed(tokens, model.config.applied()) is not None
-
-
-def assert_same(found, expected, config):
-    scale = max(1.0, float(expected.abs().max()))
-    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE[config.dtype] * scale)
 
 
 @pytest.mark.portable
@@ -364,51 +305,6 @@ def test_nothing_is_kept_between_passes():
     assert attributes == {name: set(vars(module)) for name, module in model.named_modules()}
 
 
-@pytest.mark.parametrize("inference", [True, False])
-def test_threads_share_the_batch(inference):
-    config = TransformerConfig(**BASE, dtype="float64")
-    model, tokens = sparse_model(config), random_tokens(config, batch=7)
-    with torch.inference_mode(inference), torch.no_grad():
-        alone = model(tokens, 7)
-        torch.set_num_threads(2)
-        try:
-            together = model(tokens, 7)
-            assert torch.get_num_threads() == 2
-        finally:
-            torch.set_num_threads(1)
-    assert together.is_inference() == inference
-    assert not together.requires_grad
-    assert_same(together, alone, config)
-
-
-def test_the_number_of_threads_is_what_it_was_also_after_an_error():
-    def nested(part):
-        assert torch.get_num_threads() == 1
-        with threads.one_thread_each:
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 1
-        if part.sum() > 1:
-            raise Elsewhere
-        return part
-
-    parts = list(torch.arange(3).split(1))
-    torch.set_num_threads(2)
-    try:
-        assert threads.in_threads(nested, parts[:2], 2) == parts[:2]
-        assert torch.get_num_threads() == 2
-        with pytest.raises(Elsewhere):
-            threads.in_threads(nested, parts, 2)
-        assert torch.get_num_threads() == 2
-        callers = [Thread(target=threads.in_threads, args=(nested, parts[:2], 2)) for _ in range(8)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
-
-
 def test_dense_models_and_small_batches_are_left_as_they_are(monkeypatch):
     monkeypatch.undo()
     config = TransformerConfig(**BASE, dtype="float64")
@@ -425,58 +321,3 @@ def test_dense_models_and_small_batches_are_left_as_they_are(monkeypatch):
         assert not is_packed(mostly, many)
         monkeypatch.setattr(packing, "pack_all", never)
         assert not is_packed(dense, many)  # a glance is enough
-
-
-def cases():
-    linear, steps = LinearAttention(20.0), 4
-    make = lambda name, to, **options: compile(  # noqa: E731
-        make_solver(name), features=3, steps=steps, ridge=1.0, to=to, **options
-    )
-    yield "cg", make("cg", linear)
-    yield "cg, gated", make("cg", LinearAttention(20.0, Exact()))
-    yield "cg, causal", make("cg", LinearAttention(20.0, causal=True))
-    yield "chebyshev", make("chebyshev", linear)
-    yield "cg, float32", make("cg", linear, dtype="float32")
-    yield "cg, softmax", make("cg", SoftmaxAttention(3.0, 24), kernel=Exponential(2.0))
-
-
-@pytest.mark.portable
-@pytest.mark.parametrize(("name", "model"), list(cases()), ids=lambda case: str(case)[:12])
-def test_compiled_models_layer_by_layer(name, model: CompiledModel):
-    """From the same stream every layer gives the same, whatever the solver then makes of round-off."""
-    transformer, dtype = model.transformer, model.transformer.config.dtype
-    task = PrescribedSpectrum(features=3, supports=24, condition=5, queries=2)
-    prompt = task.draw(8, seed=0)
-    tokens, context = prompt.tokens(), 25
-    sites = ["embed", *(f"blocks.{layer}.resid_post" for layer in range(len(transformer.blocks)))]
-    record = Record.of(sites)
-    with torch.inference_mode():
-        expected = transformer(tokens, context, [record])
-        for layer, block in enumerate(transformer.blocks):
-            before, after = (record.values[sites[i]] for i in (layer, layer + 1))
-            x = before.permute(2, 0, 1).contiguous()
-            packing.pack(block).apply(x, context)
-            scale = float(after.abs().max())
-            atol = {"float64": 1e-13, "float32": 1e-5}[dtype] * scale
-            torch.testing.assert_close(x.permute(1, 2, 0), after, rtol=0, atol=atol)
-        found = transformer(tokens, context)
-    tolerance = {"float64": 1e-12, "float32": 1e-4}[dtype]
-    torch.testing.assert_close(
-        found, expected, rtol=0, atol=tolerance * float(expected.abs().max())
-    )
-
-
-@pytest.mark.portable
-def test_predictions_of_many_well_conditioned_problems(monkeypatch):
-    """The same numbers to 1e-13, in the way that users call the model."""
-    monkeypatch.undo()
-    task = PrescribedSpectrum(features=8, supports=32, condition=5)
-    model = compile(
-        ConjugateGradient(), features=8, steps=6, ridge=1.0, to=LinearAttention(task.max_eigenvalue)
-    )
-    prompt = task.draw(64, seed=0)
-    with torch.inference_mode():
-        assert is_packed(model.transformer, prompt.tokens())
-        expected = model.transformer(prompt.tokens(), 33, [FULL])
-        scale = float(expected.abs().max())
-        torch.testing.assert_close(model.predict(prompt), expected, rtol=0, atol=1e-13 * scale)

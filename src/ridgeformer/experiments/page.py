@@ -46,11 +46,13 @@ def environment() -> Environment:
     return made
 
 
-def drawn(figure: f.Figure | f.Heatmap | f.Matrices) -> Markup:
+def drawn(figure: f.Figure | f.Heatmap | f.Matrices, name: str) -> Markup:
+    """The figure as HTML. plotly would name it at random, and the page would never be the same twice."""
     from plotly.io import to_html
 
     config = {"displaylogo": False, "modeBarButtons": [["toImage", "resetScale2d"]]}
-    return Markup(to_html(draw(figure), include_plotlyjs=False, full_html=False, config=config))
+    options = {"include_plotlyjs": False, "full_html": False, "config": config, "div_id": name}
+    return Markup(to_html(draw(figure), **options))
 
 
 class Titled(TypedDict):

@@ -5,6 +5,7 @@ from ridgeformer.theory.compiled_cg import (
     compiled_cg_bound,
     compiled_cg_errors,
     effective_scalar_error,
+    softmax_cg_growth_bound,
     table_error,
     token_responses,
 )
@@ -69,6 +70,7 @@ from ridgeformer.theory.feature_space import (
     in_features,
     prefix_prompts,
 )
+from ridgeformer.theory.heads_fixed import heads_fixed_bound, update_round_off_bound
 from ridgeformer.theory.inexact import (
     perturbed_prediction_bound,
     residual_gap_bound,
@@ -112,7 +114,7 @@ from ridgeformer.theory.query_error import (
     query_error_bound,
     query_error_terms,
 )
-from ridgeformer.theory.reciprocal import reciprocal_error_bound
+from ridgeformer.theory.reciprocal import reciprocal_error_bound, reciprocal_round_off_bound
 from ridgeformer.theory.round_off import (
     UNIT,
     accumulated,

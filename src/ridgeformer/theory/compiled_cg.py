@@ -8,7 +8,7 @@ the normaliser D = 1/w of every token, by which its products with K are multipli
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import acosh, cosh, sqrt
+from math import acosh, cosh, inf, sqrt
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from ridgeformer.solvers import EagerMachine
 from ridgeformer.solvers.cg_bounds import ROOM
 from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory.inexact_cg import InexactCG
 from ridgeformer.theory.inexact_scalars import (
     CGPath,
     defect_remainder,
@@ -29,8 +30,16 @@ from ridgeformer.theory.inexact_scalars import (
     largest_sum,
     prediction_responses,
 )
-from ridgeformer.theory.systems import cross, gram
+from ridgeformer.theory.systems import (
+    cross,
+    gram,
+    query_weight,
+    spectral,
+    system_eigenvalues,
+    target_energy,
+)
 from ridgeformer.theory.token_errors import TokenErrors, quotient
+from ridgeformer.types import Refusal
 
 COEFFICIENTS = 1e-17
 """What rounding the coefficients of a correction to float64 may add to the error of a reciprocal."""
@@ -129,6 +138,37 @@ def compiled_cg_bound(
     tokens = token_errors(path, prompt, errors, ridge, kernel, precondition)
     energy = energy_prediction_bound(path.residual, prompt, ridge=ridge, kernel=kernel)
     return at_query + units + token_bound(path, tokens, errors, energy)
+
+
+def softmax_cg_growth_bound(
+    prompt: Prompt,
+    *,
+    steps: int,
+    errors: CGErrors,
+    ridge: float,
+    kernel: Kernel,
+    precondition: Precondition = "none",
+) -> Float[Tensor, "more batch q"]:
+    """(F_t + δ_D(1 + F_t))·√(k(x)ᵀA⁻¹k(x))·‖α*‖_A ≥ |f̂_t(x) − f_t(x)|, t = 0 … steps, before a path is known.
+
+    F_t is that of `InexactCG` for products that are off by δ_D‖K‖ and quotients by max(δ_γ, δ_β). It is
+    infinite where the conditions on it fail. The preconditioner has no error: it is none, or row sums.
+    """
+    if errors.diagonal:
+        raise Refusal("A preconditioner that errs is not covered: give `diagonal` = 0.")
+    values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel, precondition=precondition)
+    top = spectral(gram(prompt, kernel))
+    rows = []
+    for (least, most), norm in zip(values[:, [0, -1]].tolist(), top.tolist(), strict=True):
+        product = errors.normaliser * norm / ridge
+        known = InexactCG(least, most, product, max(errors.length, errors.memory))
+        found = known.energy_errors(steps)
+        rows.append([0.0, *found, *[inf] * (steps - len(found))])
+    grown = torch.tensor(rows, dtype=torch.float64).T
+    factor = grown + errors.normaliser * (1 + grown)
+    factor[0] = 0.0  # both are 0 before the first step
+    energy = target_energy(prompt, ridge=ridge, kernel=kernel)[:, 0]
+    return (factor * energy)[..., None] * query_weight(prompt, ridge=ridge, kernel=kernel)
 
 
 def token_bound(path: CGPath, tokens: TokenErrors, errors: CGErrors, energy: Tensor) -> Tensor:

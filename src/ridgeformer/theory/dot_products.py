@@ -75,19 +75,24 @@ class HeadPairErrors:
         return self.supports + 1
 
     @property
+    def held(self) -> float:
+        """R̂² with R̂ = (1 + f)R, which bounds the features that the model holds."""
+        return (self.max_norm * (1 + self.feature_error)) ** 2
+
+    @property
     def too_large(self) -> bool:
-        """Whether ε leaves the range 0 < hεR² < π/2 in which there is a bound."""
-        return not self.pairs * self.epsilon * self.max_norm**2 < circles()[0][-1]
+        """Whether ε leaves the range 0 < hεR̂² < π/2 in which there is a bound."""
+        return not self.pairs * self.epsilon * self.held < circles()[0][-1]
 
     @cached_property
     def derivative(self) -> float:
-        """E(εR²): R² is the largest half-spread of scores, and S·E(εS) rises with S."""
-        return float(derivative_error_bound(self.epsilon * self.max_norm**2, self.pairs))
+        """E(εR̂²): R̂² is the largest half-spread of scores, and S·E(εS) rises with S."""
+        return float(derivative_error_bound(self.epsilon * self.held, self.pairs))
 
     @cached_property
     def round_off(self) -> float:
-        """ρ = (1 + z)·e^{2hεR²}·τ·Σ|w_c|/ε + R²·(z(2 + nE) + z' + f(2 + f))."""
-        n, p, h, size = self.tokens, self.features, self.pairs, self.max_norm**2
+        """ρ = (1 + z)·e^{2hεR̂²}·τ·Σ|w_c|/ε + R̂²·(z(2 + nE) + z' + f(2 + f))."""
+        n, p, h, size = self.tokens, self.features, self.pairs, self.held
         logit = h * self.epsilon * size
         weights = exp(2 * accumulated(p + 5, self.unit) * logit)
         weights = weights * (1 + accumulated(3 * n + 5 * h + 12, self.unit)) - 1
@@ -100,8 +105,8 @@ class HeadPairErrors:
 
     @property
     def entry(self) -> float:
-        """|(K̂v − Kv)_j| ≤ this times ‖v‖₂, at every token: n·R²·E/√2 + √k·ρ."""
-        truncated = self.tokens * self.max_norm**2 * self.derivative / sqrt(2)
+        """|(K̂v − Kv)_j| ≤ this times ‖v‖₂, at every token: n·R̂²·E/√2 + √k·ρ."""
+        truncated = self.tokens * self.held * self.derivative / sqrt(2)
         return truncated + sqrt(self.supports) * self.round_off
 
     @property
@@ -111,8 +116,8 @@ class HeadPairErrors:
 
     @property
     def size(self) -> float:
-        """What a product's two terms may reach in norm, relative to ‖v‖₂: kR²(3 + nE)."""
-        return self.supports * self.max_norm**2 * (3 + self.tokens * self.derivative)
+        """What a product's two terms may reach in norm, relative to ‖v‖₂: kR̂²(3 + nE)."""
+        return self.supports * self.held * (3 + self.tokens * self.derivative)
 
 
 def dot_product_bound(

@@ -9,6 +9,7 @@ from torch import Tensor
 from ridgeformer.kernels import Kernel
 from ridgeformer.solvers import effective_dimension
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory.width_rank import valid
 from ridgeformer.types import Refusal
 
 
@@ -17,7 +18,7 @@ def eigenvalue_bound(
 ) -> Float[Tensor, " batch"]:
     """σ_{m+1} ≤ λ d_eff/(m + 1 − d_eff) when m + 1 > d_eff; otherwise the bound is infinite."""
     dimension = effective_dimension(prompt, ridge=ridge, kernel=kernel)
-    left = rank + 1 - dimension
+    left = valid(rank) + 1 - dimension
     return torch.where(left > 0, ridge * dimension / left.clamp(min=1e-300), torch.inf)
 
 
@@ -25,7 +26,7 @@ def relative_error_bound(
     prompt: Prompt, *, rank: int, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, " batch"]:
     """λ‖A⁻¹ − Â⁻¹‖₂ ≤ d_eff/(m + 1) for eigen-truncation to rank m."""
-    return effective_dimension(prompt, ridge=ridge, kernel=kernel) / (rank + 1)
+    return effective_dimension(prompt, ridge=ridge, kernel=kernel) / (valid(rank) + 1)
 
 
 def sufficient_width(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 STRAYS, DROP = 1.05, 32.0
-"""X and m: ‖p̂‖_S ≤ X√b‖r̂‖ at all steps, where the residual falls by less than m and where by more; for
-exact CG it is 1."""
+"""X, and 32: ‖p̂‖_S ≤ X√b‖r̂‖ at all steps, where the residual falls by less than 32 and where by more; for
+exact CG X is 1."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class InexactCG:
         both = (1 + of_beta) * (1 + of_gamma) - 1
         of_product = 2 * d + d**2 + (1 + of_gamma) * (1 + e) * d * q
         of_update = d * (x / (1 - of_gamma) + 1 + e)
-        D = gamma = q * d
+        D, gamma = q * d, q * d * (2 + d)  # r̂₀ is off by δ, and p̂₀ by δ from it
         omega, o = d, 0.0
         found = []
         for s in range(steps):

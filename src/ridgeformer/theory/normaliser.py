@@ -11,8 +11,8 @@ from ridgeformer.tasks import Prompt
 from ridgeformer.theory.round_off import UNIT, accumulated
 from ridgeformer.theory.systems import gram
 
-RECIPROCAL = 16.0
-"""The relative error, in units of round-off, that reciprocals of compiled models are checked to stay below."""
+RECIPROCAL = 12.0
+"""The relative error of reciprocals of compiled models, in units of round-off: `reciprocal_round_off_bound`."""
 
 
 def row_sums(prompt: Prompt, kernel: Kernel) -> Float[Tensor, "batch k"]:

@@ -8,6 +8,8 @@ no round-off.
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -23,9 +25,13 @@ UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 """The unit round-off u of each dtype: half the distance from 1 to the next larger number."""
 
 
+WEIGHTS = 2.0**-49
+"""v: by how much a weight of a step may be off besides u of itself, in units of what it is a difference of."""
+
+
 def accumulated(terms: int, unit: float) -> float:
-    """γ_n = nu/(1 − nu)."""
-    return terms * unit / (1 - terms * unit)
+    """γ_n = nu/(1 − nu), and ∞ where nu ≥ 1, so that nothing is promised there."""
+    return terms * unit / (1 - terms * unit) if terms * unit < 1 else inf
 
 
 def residual_round_off_bound(
@@ -57,10 +63,11 @@ def residual_round_off_terms(
     interval: Interval,
     unit: float,
 ) -> dict[str, Float[Tensor, "less batch r"]]:
-    """γ_7‖y‖, (γ_7 + u)c‖α̂_{s−1}‖ + γ_7(c − λ)‖α̂_s‖ and γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖.
+    """γ_7‖y‖, (γ_7 + u)c‖α̂_{s−1}‖ + γ_7(c − λ)‖α̂_s‖, γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖ and what weights are off by.
 
     Where a step reads no iterate but the last, the second is (uc + γ_7λ)‖α̂_s‖. The method is tuned to [a, b],
-    c = (a + b)/2, and α̂_s is the iterate that the model holds.
+    c = (a + b)/2, and α̂_s is the iterate that the model holds. The last is
+    2v(‖y‖ + c‖α̂_{s−1}‖ + c‖α̂_s‖ + ‖ |Φ||Φ|ᵀ|α̂_s| ‖), v = `WEIGHTS`.
     """
     weights = semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
     phi, held = prompt.phi.double().abs(), alphas.double()[:-1]
@@ -75,10 +82,13 @@ def residual_round_off_terms(
             for s, (_, remembers) in enumerate(weights)
         ]
     )
+    targets = lengths(prompt.y.double(), 1).expand_as(now)
+    products = lengths(phi @ (phi.mT @ held.abs()), 2)
     return {
-        "targets": (few * lengths(prompt.y.double(), 1)).expand_as(now),
+        "targets": few * targets,
         "updates": in_updates,
-        "mat-vecs": many * lengths(phi @ (phi.mT @ held.abs()), 2),
+        "mat-vecs": many * products,
+        "weights": 2 * WEIGHTS * (targets + centre * (before + now) + products),
     }
 
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from ridgeformer.solvers import Machine, Solver
+from ridgeformer.solvers import Chebyshev, HeavyBall, Machine, Solver
 from ridgeformer.solvers.machine import Interval, Precondition
+from ridgeformer.solvers.richardson import Stationary
 from ridgeformer.types import Refusal
 
 
@@ -183,7 +184,7 @@ def sensitivity(
         "prediction": np.sqrt(np.maximum(eigenvalues - offset, 0.0)),
         "iterate": np.ones(points),
     }
-    period = products_in_a_period(solver, tuned)
+    period = products_in_a_period(solver, tuned, steps)
     machine = SpectralMachine(eigenvalues, tuned, errors=period or products, ridge=offset)
     largest, total = dict.fromkeys(weights, 0.0), dict.fromkeys(weights, 0.0)
     for response in iterates(machine, solver, steps)[1:]:
@@ -202,46 +203,43 @@ def long_sensitivity(
     """The same for many steps, in closed form, by |R| ≤ Σ|R| over all steps and √(σ − offset) at its end.
 
     With c the centre of the interval and θ = (√κ − 1)/(√κ + 1), an error that is j steps old counts
-    ϱ^j/c in Richardson iteration, ϱ = max|1 − σ/c|, ω(j+1)θ^j/c in the heavy ball method, and
-    (4/ρc)·jθ^j in Chebyshev iteration, ρ = (κ − 1)/(κ + 1).
+    ϱ^j/c in Richardson iteration, ϱ = max|1 − σ/c|, (1 + θ²)(j + 1)θ^j/c in the heavy ball method, and
+    2(1 + θ²)(j + 1)θ^j/c in Chebyshev iteration, j = 0, 1, … Other methods are refused, as their first
+    steps do not tell their later ones.
     """
     (a, b), (lo, hi) = spectrum, tuned
-    centre = (lo + hi) / 2
-    weights = semi_iteration_weights(solver, steps=4, tuned=tuned)
-    if not any(remembers and omega > 1 for omega, remembers in weights):
+    centre, root = (lo + hi) / 2, sqrt(hi / lo)
+    theta = (root - 1) / (root + 1)
+    kind = type(solver)
+    if kind.step is Stationary.step and kind.step_size is Stationary.step_size:  # type: ignore[attr-defined]
         factor = max(abs(1 - a / centre), abs(1 - b / centre))
         total = steps / centre if factor >= 1 else min(steps, 1 / (1 - factor)) / centre
         if factor > 1:
             total *= factor**steps
+    elif kind.step not in (HeavyBall.step, Chebyshev.step):
+        raise NotFixed(
+            f"The responses of {solver.name} to old errors have no closed form, which more than a few "
+            "hundred steps need: ask for fewer."
+        )
     elif a < lo or b > hi:
         raise NotFixed(
             f"{solver.name} may meet eigenvalues outside its interval, where its responses have no closed form."
         )
     else:
-        root = sqrt(hi / lo)
-        theta = (root - 1) / (root + 1)
-        rho, found = (hi - lo) / (hi + lo), [omega for omega, _ in weights]
-        heavy_ball, chebyshev = [1 + theta**2] * 4, [1.0, 1 / (1 - rho**2 / 2)]
-        for _ in range(2):
-            chebyshev.append(1 / (1 - rho**2 * chebyshev[-1] / 4))
-        if np.allclose(found, heavy_ball, rtol=1e-9):
-            first = found[0]
-        elif np.allclose(found, chebyshev, rtol=1e-9):
-            first = 4 * theta / rho
-        else:
-            raise NotFixed(f"The responses of {solver.name} to old errors have no closed form.")
+        first = (1 + theta**2) * (1 if kind.step is HeavyBall.step else 2)
         total = first / (centre * (1 - theta) ** 2)
     return Sensitivity(prediction=sqrt(max(b - offset, 0.0)) * total, iterate=total)
 
 
-def products_in_a_period(solver: Solver, tuned: Interval) -> int:
+def products_in_a_period(solver: Solver, tuned: Interval, steps: int) -> int:
     """The number of products in a step if all steps respond to errors alike, and 0 otherwise."""
-    one, four = (products_taken(solver, steps=t, tuned=tuned) for t in (1, 4))
-    if one == 0 or four != 4 * one:
+    steps = max(steps, 4)
+    one, all_of_them = (products_taken(solver, steps=t, tuned=tuned) for t in (1, steps))
+    if one == 0 or all_of_them != steps * one:
         return 0
     machine = SpectralMachine(np.linspace(*tuned, 5), tuned, errors=2 * one)
-    kept = iterates(machine, solver, 4)
-    same = all(np.array_equal(kept[t][:one], kept[t + 1][one:]) for t in range(4))
+    kept = iterates(machine, solver, steps)
+    same = all(np.array_equal(kept[t][:one], kept[t + 1][one:]) for t in range(steps))
     return one if same else 0
 
 

@@ -36,7 +36,8 @@ def tail_bound(
 ) -> Float[Tensor, " batch"]:
     """(1/λ²) Σ_{i>m} σ_i ≥ ‖A⁻¹ − Â⁻¹‖₂ for eigen-truncation to rank m; looser than `rank_error`."""
     values = kernel_eigenvalues(prompt, kernel)
-    return values[:, : prompt.supports - valid(rank)].sum(-1) / ridge**2
+    kept = min(valid(rank), prompt.supports)
+    return values[:, : prompt.supports - kept].sum(-1) / ridge**2
 
 
 def eigenvalue_after(

@@ -20,10 +20,11 @@ from ridgeformer.theory import (
     NotFixed,
     Sensitivity,
     accumulated,
-    divisor_error_bound,
+    heads_fixed_bound,
     long_sensitivity,
     semi_iteration_weights,
     sensitivity,
+    update_round_off_bound,
 )
 from ridgeformer.theory.dot_products import RECIPROCAL
 from ridgeformer.types import Refusal, counted
@@ -119,35 +120,35 @@ class HeadPairPromise:
         return sensitivity(self.job.solver, steps=steps, **known)  # type: ignore[arg-type]
 
     def error_of_fixed(self, steps: int) -> float:
-        """(R·Σ√σ|R_{T,s}|·e/√P_min + τ·â)/R², where e bounds an error of a residual, and â a ‖α̂‖, for
-        max_s ‖α_s‖ = 1."""
-        amplified, (least, most) = self.responses(steps), self.scaling
-        centre, unit = sum(self.tuned) / 2, self.unit_of_updates()
-        slope = self.errors.operator + unit * (self.errors.size + self.ridge + 2 * most * centre)
-        constant = unit * most * centre  # of ‖y‖, at most c·P_max‖α₁‖
-        moved = amplified.iterate / least
-        if moved * slope >= 0.5:
-            return inf
-        iterate = (1 + moved * constant) / (1 - moved * slope)
-        residual = slope * iterate + constant
-        predicted = sqrt(self.largest) * amplified.prediction * residual / sqrt(least)
-        return (predicted + self.errors.entry * iterate) / self.largest
+        """`heads_fixed_bound` over R², for methods of its form; others have its errors of products alone."""
+        found = heads_fixed_bound(
+            self.responses(steps),
+            self.errors,
+            update=self.unit_of_updates(steps),
+            ridge=self.ridge,
+            centre=sum(self.tuned) / 2,
+            scaling=self.scaling,
+        )
+        return found / self.largest
 
-    def unit_of_updates(self) -> float:
+    def unit_of_updates(self, steps: int) -> float:
         """The relative error of each term of an update α' + ω(α − α' + P⁻¹r/c).
 
         It is 0 for methods of another form, whose updates have the round-off that every compiled model
-        is promised to have.
+        is promised to have: no theorem bounds it.
         """
-        unit = UNIT[self.job.dtype]
+        solver = self.job.solver
         try:
-            semi_iteration_weights(self.job.solver, steps=4, tuned=self.tuned)
+            semi_iteration_weights(solver, steps=min(steps, LONG), tuned=self.tuned)
         except Refusal:
             return 0.0
-        if not (self.job.looped and isinstance(self.job.solver, Chebyshev)):
-            return accumulated(RECIPROCAL + 24, unit)
-        own = divisor_error_bound((RECIPROCAL + 8) * unit, self.tuned[1] / self.tuned[0])
-        return accumulated(RECIPROCAL + 24, unit) + 2 * own
+        return update_round_off_bound(
+            self.errors,
+            condition=self.tuned[1] / self.tuned[0],
+            least_scaling=None if solver.precondition == "none" else self.scaling[0],
+            looped=self.job.looped,
+            divides=self.job.looped and isinstance(solver, Chebyshev),
+        )
 
     # ------------------------------------------------------------------ what else would do
 

@@ -60,7 +60,7 @@ def reuse(circuit: Circuit) -> Circuit:
             heads += copy_heads(circuit, cell, rest)
     for index, write in enumerate(writes):
         if isinstance(write, LinearWrite) and write.cell.written == write.time:
-            for part in earlier_value_first(write):
+            for part in may_be_overwritten(write):
                 enough = abs(part.coefficient) >= LEAST_KEPT
                 if write.cell not in continues and enough and dies_with(part, write.cell):
                     take(write.cell, part)
@@ -70,10 +70,14 @@ def reuse(circuit: Circuit) -> Circuit:
     )
 
 
-def earlier_value_first(write: LinearWrite) -> list[Part]:
-    """The parts that the write reads, with an earlier value of the same variable first."""
+def may_be_overwritten(write: LinearWrite) -> Form:
+    """The parts in whose channels the write may continue: if it updates a variable, its earlier values alone.
+
+    The other parts of an update may be far larger than the variable, which would take over their round-off.
+    """
     variable = write.cell.variable
-    return sorted(write.form, key=lambda part: variable is None or part.cell.variable != variable)
+    earlier = tuple(p for p in write.form if variable is not None and p.cell.variable == variable)
+    return earlier or write.form
 
 
 def without_one(form: Form, cell: Cell) -> Form:

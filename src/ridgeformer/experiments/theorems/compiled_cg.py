@@ -208,7 +208,7 @@ class CompiledCG(Theorem):
     measured = (
         "The recurrence runs on a machine with the compiler's tables of units, whose reciprocals are too small by "
         "1e-6, each kind alone and all together; those of single tokens have the signs that do most harm. The difference from exact CG is compared with the bound along the "
-        "path, the distance from f* with the residual that is carried, and ρ̂ and pᵀAp with the ranges of the tables. "
+        "path and, with softmax attention, with that in advance, the distance from f* with the residual that is carried, and ρ̂ and pᵀAp with the ranges of the tables. "
         "The gate never acts. A model in float32 is compared with f*. That the tables themselves are as accurate as is said is measured on a grid."
     )
     see = "Difference from exact CG after each step, by the reciprocals that err, each under its bound."
@@ -239,6 +239,11 @@ class CompiledCG(Theorem):
             # Errors of several kinds do not all have the worst sign at once.
             reach = 0.25 if sum(e > 0 for e in vars(errors).values()) > 1 else None
             m.by_step(setting.label, apart, setting.bound(run, allowed), reach=reach)
+            if errors.normaliser:
+                ahead = theory.softmax_cg_growth_bound(
+                    setting.prompt, steps=steps, errors=allowed, **setting.system
+                )
+                m.compare(apart, ahead, 1e-15)
             self.residuals(m, setting, run)
             for rho in run.machine.held:
                 m.compare(rho, 1.48)

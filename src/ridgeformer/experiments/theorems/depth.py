@@ -99,7 +99,9 @@ class FixedRates(Theorem):
                 bound = np.array([factor(condition, t) for t in range(steps + 1)])[:, None]
                 if isinstance(kernel, Gaussian):
                     # At step 0 both are 1. Random prompts need not have the worst modes, which other theorems have.
-                    m.by_step(solver.name, error, bound, 1e-9, reach=0.1)
+                    # Heavy ball errs as much as its bound at the upper end alone, where random prompts have little.
+                    reach = 0.1 if isinstance(solver, HeavyBall) else 0.2
+                    m.by_step(solver.name, error, bound, 1e-9, reach=reach)
                 else:
                     m.compare(error[1:], bound[1:], 1e-9)
         settings = f"3 kernels, {prompts} prompts of 24 supports, {steps} steps, λ = 0.5"

@@ -314,16 +314,16 @@ class NarrowQuery(Theorem):
                 m.at(c.name, c.width, error, bound, reach=REACHED[c.name])
                 m.draw(f"{c.name}, median", c.width, float(error.median()))
             else:
-                m.compare(error, bound, part=f"exponential kernel, {c.name}", reach=0.003)
+                m.compare(error, bound, part=f"exponential kernel, {c.name}", reach=0.005)
         for steps in (1, 2):
             alone = query_errors(stopped_early(seed, steps))
             m.compare(*alone, part=f"depth, {steps} steps", reach=NEARLY)
         return m.outcome(told(models_run), Axes("features kept m", "|f_model − f*|, linear kernel"))
 
 
-REACHED = {"leading": 0.25, "random": 0.15, "learned": 0.01}
+REACHED = {"leading": 0.25, "random": 0.15, "learned": 0.005}
 """What each projection must reach of the bound on predictions. Learned ones do better than any bound by norms
-alone can say: they reach .016."""
+alone can say: they reach .0095 to .02, by the seed."""
 
 
 def stopped_early(seed: int, steps: int) -> NarrowCase:

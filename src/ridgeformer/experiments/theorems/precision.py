@@ -90,14 +90,14 @@ class SinglePrecision(Theorem):
                 solver, prompt, alphas, ridge=RIDGE, interval=interval, unit=unit
             )
             if size == SIZES[0]:
-                m.at(solver.name, condition, error, bound, reach=5e-4)
+                m.at(solver.name, condition, error, bound, reach=3e-3)
                 double = run_model(solver, prompt, top, steps, "float64").predictions
                 m.draw(f"{solver.name}, float64", condition, (double - exact).abs())
             else:
                 m.compare(error, bound, part=f"predictions of {solver.name}", reach=0.01)
                 held = (run.predictions - theory.cross(prompt) @ alphas.double()).abs()
                 reading = theory.reading_round_off_bound(prompt, alphas, unit=unit)
-                m.compare(held, reading, part=f"reading of {solver.name}", reach=0.1)
+                m.compare(held, reading, part=f"reading of {solver.name}", reach=0.3)
         for solver in solvers:
             for term, (given, top, taken) in single_terms(seed).items():
                 compare_term(m, solver, term, given, top, taken)

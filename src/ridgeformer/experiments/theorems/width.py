@@ -83,7 +83,7 @@ class EffectiveDimension(Theorem):
                 relative = theory.relative_error_bound(
                     prompt, rank=rank, ridge=RIDGE, kernel=kernel
                 )
-                lost = RIDGE * theory.rank_error(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
+                lost = truncated_away(prompt, rank, RIDGE, kernel)
                 m.compare(lost, relative, 1e-12)
                 if float(value.max()) > 1e-12:  # where it is not round-off
                     m.draw(name, rank, value)
@@ -91,6 +91,12 @@ class EffectiveDimension(Theorem):
                     m.draw_bound(name, rank, bound)
         equal_eigenvalues(m)
         return m.outcome(of_kernels_and_ranks(prompts), Axes("rank m", "σ_{m+1}"))
+
+
+def truncated_away(prompt: Prompt, rank: int, ridge: float, kernel: Kernel) -> Tensor:
+    """λ‖A⁻¹ − Â⁻¹‖ of eigen-truncation, from the two matrices."""
+    low = theory.eigen_truncation(prompt, rank=rank, kernel=kernel)
+    return ridge * theory.resolvent_difference(theory.gram(prompt, kernel), low, ridge=ridge)
 
 
 def equal_eigenvalues(m: Measurement) -> None:
@@ -102,7 +108,7 @@ def equal_eigenvalues(m: Measurement) -> None:
         rank = kept - 1
         value = theory.eigenvalue_after(prompt, rank=rank)
         most = theory.eigenvalue_bound(prompt, rank=rank, ridge=ridge)
-        lost = ridge * theory.rank_error(prompt, rank=rank, ridge=ridge)
+        lost = truncated_away(prompt, rank, ridge, Linear())
         share = theory.relative_error_bound(prompt, rank=rank, ridge=ridge)
         m.compare(value, most, part=f"σ, m = {rank}", reach=MET)
         m.compare(lost, share, part=f"λ‖A⁻¹ − Â⁻¹‖, m = {rank}", reach=MET)

@@ -32,7 +32,8 @@ ORDER = (
     "new-part", "shared-outputs", "without-reductions", "narrow-models", "round-off-fixed",
     "round-off-cg", "sizes", "size-law", "feature-conjugate-gradients", "causal-supports", "least-width",
     "inexact-scalars", "compiled-cg", "compiled-fixed",
-    "relative-products", "digit-products", "depth-and-width",
+    "relative-products", "digit-products", "depth-and-width", "reciprocals",
+    "heads-fixed",
 )  # fmt: skip
 """The theorems by name, in the order of their numbers."""
 
@@ -52,13 +53,17 @@ class Statement:
     remark: str
     """Empty where nothing is left to say."""
     references: tuple[str, ...]
-    functions: tuple[Callable[..., object], ...]
-    """What computes the bounds."""
+    function_names: tuple[str, ...]
     tests: tuple[str, ...]
 
     @property
     def number(self) -> int:
         return ORDER.index(self.name) + 1
+
+    @property
+    def functions(self) -> tuple[Callable[..., object], ...]:
+        """What computes the bounds."""
+        return tuple(map(function_of, self.function_names))
 
 
 @cache
@@ -80,7 +85,7 @@ def statement(name: str) -> Statement:
         tightness=parts["Tightness"].strip(),
         remark=parts.get("Remark", "").strip(),
         references=tuple(REFERENCES[key] for key in listed("References")),
-        functions=tuple(function_of(entry) for entry in listed("Functions")),
+        function_names=tuple(listed("Functions")),
         tests=tuple(listed("Tests")),
     )
 

@@ -1,0 +1,113 @@
+"""Methods with fixed coefficients on inexact products, and the reciprocals of compiled models."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from ridgeformer import theory
+from ridgeformer.experiments.theorems.heads_fixed import SOLVERS, old_errors, one_support
+from ridgeformer.program.tables import reciprocal_table
+from ridgeformer.solvers.richardson import Stationary
+from ridgeformer.theory.sensitivity import NotFixed, SpectralMachine, iterates, products_in_a_period
+
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.name)
+@pytest.mark.parametrize("top", [1.5, 3.0, 400.0])
+def test_old_errors_count_as_in_closed_form(solver, top):
+    """Every single response, for every age, and not only their sum."""
+    steps, tuned = 40, (1.0, top)
+    centre, root = (1 + top) / 2, top**0.5
+    theta, age = (root - 1) / (root + 1), np.arange(steps)[::-1]
+    machine = SpectralMachine(np.linspace(*tuned, 501), tuned, errors=steps)
+    found = np.abs(iterates(machine, solver, steps)[-1]).max(axis=1)
+    said = {
+        "gd": ((top - 1) / (top + 1)) ** age / centre,
+        "heavy-ball": (1 + theta**2) / centre * (age + 1) * theta**age,
+        "chebyshev": 2 * (1 + theta**2) / centre * (age + 1) * theta**age,
+    }[solver.name]
+    assert (found <= said * (1 + 1e-9) + 1e-300).all()
+    assert (found >= 0.2 * said)[-4:].all()
+    assert theory.long_sensitivity(
+        solver, steps=10**6, tuned=tuned, spectrum=tuned
+    ).iterate >= found.sum() * (1 - 1e-9)
+
+
+def test_a_long_run_reaches_the_sum():
+    for solver, reached in zip(SOLVERS, (0.99, 0.99, 0.4), strict=True):
+        measured, bound = old_errors(solver)
+        assert reached * bound < measured <= bound * (1 + 1e-9)
+
+
+@dataclass(frozen=True)
+class LongerLater(Stationary):
+    """Gradient descent whose steps are twice as long from the seventh on."""
+
+    interval: tuple[float, float] | None = None
+    name = "longer-later"
+
+    def step_size(self, m, t):
+        return super().step_size(m, t) * (2 if t > 6 else 1)
+
+
+def test_a_method_whose_later_steps_differ_has_no_closed_form():
+    tuned = (1.0, 30.0)
+    with pytest.raises(NotFixed, match="no closed form"):
+        theory.long_sensitivity(LongerLater(), steps=300, tuned=tuned, spectrum=tuned)
+    assert products_in_a_period(LongerLater(), tuned, 5) == 1
+    assert products_in_a_period(LongerLater(), tuned, 12) == 0
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda s: s.name)
+def test_one_support_comes_near_the_bound_of_heads(solver):
+    for steps in (1, 2, 8):
+        apart, most = one_support(solver, steps)
+        assert 0.15 * most < float(apart.max()) <= most
+
+
+def test_nothing_is_bounded_where_iterates_may_stray():
+    errors = theory.HeadPairErrors(4, 2, 1e-3, 1, 1.0)
+    response = theory.Sensitivity(prediction=1.0, iterate=0.6 / errors.operator)
+    assert theory.heads_fixed_bound(response, errors, update=0.0, ridge=1.0, centre=3.0) == np.inf
+    known = {"condition": 10.0, "looped": True, "divides": True}
+    plain = theory.update_round_off_bound(errors, condition=10.0)
+    assert plain == theory.accumulated(56, errors.unit)
+    assert theory.update_round_off_bound(errors, **known) > 2 * plain
+    assert theory.update_round_off_bound(errors, **known | {"condition": 1e14}) == np.inf
+    assert theory.update_round_off_bound(errors, condition=1.0, least_scaling=1.0) > plain
+
+
+@pytest.mark.parametrize("heads", [False, True], ids=["gated MLP", "linear attention"])
+def test_a_reciprocal_rounds_by_less_than_twelve_units(heads):
+    """The operations of both constructions, one by one in float32, against fractions."""
+    unit = theory.UNIT["float32"]
+    bound, ratio = theory.reciprocal_round_off_bound(unit), 0.0
+    assert bound < theory.RECIPROCAL * unit
+    assert theory.reciprocal_round_off_bound(theory.UNIT["float64"]) < theory.RECIPROCAL * 2.0**-53
+    for lo, hi in ((0.5, 1.0), (1e-3, 1.0), (1e-9, 1.0)):
+        r = reciprocal_table(lo, hi)
+        off = np.abs([r.a - 1, r.b - 1, r.c - 1, abs(r.d) - 1, r.f - 1])
+        assert off.max() < 1e-4
+        assert r.b * r.d < 0, "one of the quadratic factors has a minus"
+        one, a, b, c, d, f = np.array([1, r.a, r.b, r.c, r.d, r.f], dtype=np.float32)
+        x = np.exp(np.random.default_rng(0).uniform(np.log(lo), np.log(hi), 4000)).astype("f4")
+        root, weights = np.sqrt(r.table.knots), r.table.weights
+        slopes, biases = (-1 / root).astype("f4"), root.astype("f4")
+        hinges = np.maximum(slopes * x[:, None] + biases, 0) * weights.astype("f4")
+        z = hinges.sum(-1, dtype="f4") + np.float32(r.table.constant)
+        e = one - z * x
+        square = e * e
+        g = a * z
+        first = z + (g - z * (x * g)) if heads else z + z * (a * e)
+        second = (first + first * (b * e)) + first * (c * square)
+        found = (second + second * (d * e)) + second * (f * square)
+        assert found.dtype == np.float32
+        exact = [
+            float(abs(Fraction(float(p)) * Fraction(float(q)) - 1))
+            for p, q in zip(x, found, strict=True)
+        ]
+        ratio = max(ratio, max(exact) / bound)
+    assert 0.2 < ratio < 1
