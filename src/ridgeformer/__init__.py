@@ -53,6 +53,7 @@ _HOMES = {
         "HeadPairs",
         "Interpolated",
         "LinearAttention",
+        "NoPromise",
         "SoftmaxAttention",
         "compile",
         "size_report",

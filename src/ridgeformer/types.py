@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -56,6 +58,20 @@ class Trajectory:
             f"{counted(batch, 'problem')} of {counted(queries, 'query', 'queries')}, "
             f"{counted(outputs, 'output')}{kept}"
         )
+
+
+def check_whole(name: str, value: Any, least: int = 0) -> None:
+    """Refuses what is no whole number, or too small a one."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise Refusal(f"`{name}` must be a whole number, got {value!r}.")
+    if value < least:
+        raise Refusal(f"`{name}` must be at least {least}, got {value}.")
+
+
+def check_number(name: str, value: Any) -> None:
+    """Refuses what is no number."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise Refusal(f"`{name}` must be a number, got {value!r}.")
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

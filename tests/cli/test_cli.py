@@ -169,7 +169,7 @@ def with_nan(a):
         ({"phi_query": lambda a: None}, ["lacks phi_query"]),
         ({"phi": lambda a: a[0]}, ["phi [B,k,p]"]),
         ({"y": lambda a: a.astype(str)}, ["real numbers"]),
-        ({"y": lambda a: np.array([[[None]]], dtype=object)}, ["cannot be read"]),
+        ({"y": lambda a: np.array([[[None]]], dtype=object)}, ["y holds Python objects"]),
     ],
 )
 def test_bad_prompts(home, tmp_path, changes, words):
@@ -181,12 +181,12 @@ def test_bad_prompts(home, tmp_path, changes, words):
 def test_files_that_are_not_prompts(home, tmp_path):
     refused(
         cli("predict", home / "cg", tmp_path / "none.npz", "--out", tmp_path / "p.npz"),
-        "no prompt file",
+        "There is no file",
     )
     (tmp_path / "text.npz").write_text("not an archive")
     refused(
         cli("predict", home / "cg", tmp_path / "text.npz", "--out", tmp_path / "p.npz"),
-        "cannot be read",
+        "text.npz is no .npz file: a prompt file is an .npz with phi",
     )
     whole = (home / "prompts.npz").read_bytes()
     (tmp_path / "half.npz").write_bytes(whole[: len(whole) // 2])
@@ -202,7 +202,7 @@ def test_files_that_are_not_prompts(home, tmp_path):
             "--out",
             tmp_path / "p.npz",
         ),
-        "cannot be read",
+        "half.npz is damaged or incomplete",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -53,6 +54,7 @@ def compile(
     One step, looped:  compile SOLVER --looped --features 8 --ridge 1 --max-eigenvalue 99 --out model
     """
     from ridgeformer.cli import choices
+    from ridgeformer.compiler import NoPromise
     from ridgeformer.compiler import compile as compile_solver
     from ridgeformer.transformer import check_writable
     from ridgeformer.types import Refusal
@@ -69,17 +71,19 @@ def compile(
     method = choices.make_solver(solver, asked)
     if steps is None and not method.smooths and not looped:
         raise Refusal(f"--steps is needed for {solver}: the number of its iterations.")
-    model = compile_solver(
-        method,
-        features=features,
-        outputs=outputs,
-        steps=steps,
-        ridge=ridge,
-        kernel=choices.make_kernel(kernel, asked),
-        dtype=dtype,
-        to=choices.make_target(attention, mlp, asked),
-        looped=looped,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoPromise)  # the summary says it
+        model = compile_solver(
+            method,
+            features=features,
+            outputs=outputs,
+            steps=steps,
+            ridge=ridge,
+            kernel=choices.make_kernel(kernel, asked),
+            dtype=dtype,
+            to=choices.make_target(attention, mlp, asked),
+            looped=looped,
+        )
     model.save(out, force)
     typer.echo(f"{out}: {summary(model)}")
 
@@ -109,7 +113,9 @@ def summary(model: CompiledModel) -> str:
     elif certificate.relative_error is None and certificate.from_heads:
         certified = "; no error is certified: leave --epsilon out for a promise, or a refusal with the reason"
     elif certificate.relative_error is None:
-        certified = "; too narrow to certify an error: raise --mlp-width for a promise"
+        certified = (
+            "; too narrow to certify an error: raise --mlp-width, or give --tolerance instead"
+        )
     p = certificate.features
     kept = "p" if size["kept features"] == p else f"{size['kept features']} of {p}"
     steps = f"{certificate.steps} steps in {size['layers']} layers"

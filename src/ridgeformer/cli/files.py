@@ -59,14 +59,14 @@ def read_matrix(path: Path) -> Tensor:
     import numpy as np
     import torch
 
+    from ridgeformer.tasks import read_npy
     from ridgeformer.types import Refusal
 
-    try:
-        matrix = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise Refusal(f"{path} cannot be read as an .npy matrix: {error}.") from error
-    if not isinstance(matrix, np.ndarray) or matrix.ndim != 2 or matrix.dtype.kind not in "fiu":
-        raise Refusal(f"{path} must hold one real matrix U [m, p].")
+    matrix = read_npy(path, "it must hold one real matrix U [m, p]")
+    if matrix.ndim != 2:
+        raise Refusal(
+            f"{path} must hold one real matrix U [m, p]; its shape is {list(matrix.shape)}."
+        )
     if matrix.size == 0 or not np.isfinite(matrix).all():
         raise Refusal(f"{path} must hold finite numbers, at least one.")
     return torch.from_numpy(matrix.astype(float))

@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-from ridgeformer.compiler.compile import compile, size_report
+from ridgeformer.compiler.compile import compile
 from ridgeformer.compiler.compiled import CompiledModel
 from ridgeformer.compiler.head_table import head_table
+from ridgeformer.compiler.size import size_report
 from ridgeformer.compiler.targets import (
     Exact,
     HeadPairs,

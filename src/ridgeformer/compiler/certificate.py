@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from jaxtyping import Float
@@ -12,14 +12,18 @@ from torch import Tensor
 
 from ridgeformer.compiler.domain import Domain
 from ridgeformer.compiler.job import Job
+from ridgeformer.compiler.saved import AGAIN, fits
 from ridgeformer.kernels import Kernel, kernel_from
 from ridgeformer.program import LoopedProgram, Program, Space
 from ridgeformer.solvers import EagerMachine, Solver
-from ridgeformer.tasks import Prompt
+from ridgeformer.tasks import Prompt, check_prompt
 from ridgeformer.types import Refusal, counted
 
 SLACK = {"float64": 1e-9, "float32": 1e-5}
 """Relative slack on the bounds of the domain, for prompts that lie on its edge up to round-off."""
+
+ROUNDED = 2.0**-23
+"""Twice what rounding to float32 moves a number by, or the norm of several, relative to itself."""
 
 QUERY_ROOM = 1e6
 """Queries may be this many times as long as the largest singular value of the supports."""
@@ -29,6 +33,10 @@ OPTIONAL = ("options", "every_prefix", "looped", "steps_before_loop")
 
 PROMISE = {"float64": (1e-9, 100.0), "float32": (1e-3, 100.0)}
 """The relative error that is promised, and the multiple of the solver's own round-off."""
+
+
+class NoPromise(UserWarning):
+    """A compiled model certifies no error."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,12 @@ class Certificate:
         names = {entry.name for entry in fields(Certificate)}
         if not isinstance(values, dict) or not names - {*OPTIONAL} <= set(values) <= names:
             raise Refusal("config.json has no complete certificate: compile the model again.")
+        hints = get_type_hints(Certificate)
+        for name, value in values.items():
+            if not fits(value, hints[name]):
+                raise Refusal(f"The certificate's {name} cannot be {str(value)[:80]}: {AGAIN}.")
+        if values["steps"] < 1 or values["dtype"] not in SLACK:
+            raise Refusal(f"The certificate needs steps of at least 1, and a known dtype: {AGAIN}.")
         return Certificate(**values)
 
     def at(self, steps: int | None) -> Certificate:
@@ -107,12 +121,21 @@ class Certificate:
             )
         return replace(self, steps=steps, looped=False, steps_before_loop=0)
 
-    @property
-    def slack(self) -> float:
-        return 1 + SLACK[self.dtype]
+    def slack(self, prompt: Prompt, modes: int | None = None) -> float:
+        """The factor by which a prompt may exceed a bound on norms, or on eigenvalues of K with so many modes.
+
+        A prompt in float32 may be a rounded one of the domain. The promise covers what is allowed here, and
+        docs/construction.md says why.
+        """
+        if prompt.phi.dtype != torch.float32:
+            return 1 + SLACK[self.dtype]
+        # An error E of Φ has ‖E‖ ≤ 3u‖Φ‖_F ≤ 3u√modes·‖Φ‖, with products of up to three features in Φ.
+        rounded = ROUNDED if modes is None else 4 * ROUNDED * modes**0.5
+        return 1 + max(SLACK[self.dtype], rounded)
 
     def check(self, prompt: Prompt) -> None:
         """Refuses a prompt outside the domain, and names the bound and the value."""
+        check_prompt(prompt)
         for name, asked, given in (
             ("features", self.features, prompt.features),
             ("outputs", self.outputs, prompt.outputs),
@@ -142,7 +165,7 @@ class Certificate:
             ("max_norm", "|φ|", self.max_norm, features.norm(dim=-1)),
             ("max_target", "|y|", self.max_target, prompt.y.double().abs()),
         ):
-            if limit is not None and float(values.max()) > limit * self.slack:
+            if limit is not None and float(values.max()) > limit * self.slack(prompt):
                 raise Refusal(
                     f"{symbol} reaches {float(values.max()):.6g}, outside the domain {symbol} ≤ "
                     f"{limit:.6g}: compile with a larger `{name}` or rescale the data."
@@ -151,14 +174,16 @@ class Certificate:
     def check_spectrum(self, prompt: Prompt) -> None:
         """Checks the domain of linear attention: λ_max(K), and the norms of queries."""
         kernel = kernel_from(self.kernel)
+        features = kernel.dot_product(self.features)
         top = float(largest_eigenvalue(prompt, kernel).max())
-        if top > self.max_eigenvalue * self.slack:
+        width = prompt.features if features is None else features.width(prompt.features)
+        if top > self.max_eigenvalue * self.slack(prompt, min(width, prompt.supports)):
             raise Refusal(
                 f"λ_max(K) is {top:.6g}, outside the domain λ_max(K) ≤ {self.max_eigenvalue:.6g}: "
                 "compile with a larger `max_eigenvalue` or scale the features down."
             )
         longest = float(kernel.diagonal(prompt.phi_query.double()).sqrt().max())
-        if longest > self.max_query_norm * self.slack:
+        if longest > self.max_query_norm * self.slack(prompt):
             raise Refusal(
                 f"A query has norm {longest:.6g}, outside the domain ‖φ(x)‖ ≤ "
                 f"{self.max_query_norm:.6g}: rescale the features."
@@ -168,7 +193,8 @@ class Certificate:
         norms = self.target_norms(prompt)
         most = float(norms.max())
         least = float(norms[norms > 0].min()) if most > 0 else self.min_target_norm
-        if most > self.max_target_norm * self.slack or least < self.min_target_norm / self.slack:
+        slack = self.slack(prompt)
+        if most > self.max_target_norm * slack or least < self.min_target_norm / slack:
             worst = most if most > self.max_target_norm else least
             raise Refusal(
                 f"{self.target_symbol} is {worst:.6g}, outside the domain [{self.min_target_norm:.6g}, "
@@ -203,7 +229,7 @@ class Certificate:
             return
         machine = EagerMachine(prompt, kernel_from(self.kernel), self.ridge)
         top = machine.interval(self.precondition)[1]  # type: ignore[arg-type]
-        if top > self.interval[1] * self.slack:
+        if top > self.interval[1] * self.slack(prompt, prompt.supports):
             raise Refusal(
                 f"The largest eigenvalue is {top:.6g}, above the interval's end {self.interval[1]:.6g}, "
                 "where the iteration may diverge: compile with a wider `interval`."
@@ -263,6 +289,17 @@ class Certificate:
     def from_heads(self) -> bool:
         """Whether dot products come from pairs of softmax heads."""
         return self.attention == "softmax" and kernel_from(self.kernel).logits() is None
+
+    def no_promise(self) -> str | None:
+        """What is missing where nothing is promised, with the remedy; None where there is a promise."""
+        if self.absolute_error is not None or self.relative_error is not None:
+            return None
+        if self.from_heads:
+            return "has no certified error: leave `epsilon` out for a promise, or a refusal with the reason"
+        return (
+            "is too narrow to certify an error: raise `width`, or give the `tolerance` to promise instead, for "
+            "which a width is chosen"
+        )
 
     def promise(self) -> str:
         """How close the predictions of every step are to the solver's."""

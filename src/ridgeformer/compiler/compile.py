@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from dataclasses import replace
 
 from ridgeformer.compiler.backends.base import Backend
 from ridgeformer.compiler.backends.every_prefix import EveryPrefixBackend
 from ridgeformer.compiler.backends.linear_attention import LinearBackend
 from ridgeformer.compiler.backends.softmax_attention import softmax_backend
+from ridgeformer.compiler.certificate import NoPromise
 from ridgeformer.compiler.compiled import CompiledModel
 from ridgeformer.compiler.job import Dtype, Job
 from ridgeformer.compiler.passes import assemble, describe, erase, make_way, place, reuse, tie
+from ridgeformer.compiler.size import check_size
 from ridgeformer.compiler.targets import LinearAttention, SoftmaxAttention, Target
-from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
+from ridgeformer.kernels import Kernel, kernel_or_default
 from ridgeformer.program import ranges
 from ridgeformer.solvers import Solver
 from ridgeformer.types import Refusal
@@ -38,10 +41,25 @@ def compile(
     It solves (K + λI)α = y for λ = `ridge` and any prompt of `features` features and `outputs` outputs
     inside the domain of the target. A smoother needs neither `steps` nor `ridge`. With `looped=True` the
     model holds one step, which is repeated as often as a caller of `predict` says, up to `steps` times.
+    A model that promises no error comes with the warning `NoPromise`.
     """
     if steps is None:
         steps = LONGEST_LOOP if looped else 1
-    job = Job(solver, kernel or DEFAULT_KERNEL, features, outputs, steps, ridge, dtype, looped)
+    job = Job(solver, kernel_or_default(kernel), features, outputs, steps, ridge, dtype, looped)
+    if not looped and not solver.smooths:
+        check_size(
+            steps,
+            made=lambda few: compiled(replace(job, steps=few), to),
+            loops=lambda: can_loop(job, to),
+        )
+    model = compiled(job, to)
+    if missing := model.certificate.no_promise():
+        warnings.warn(f"The model {missing}.", NoPromise, stacklevel=2)
+    return model
+
+
+def compiled(job: Job, to: Target) -> CompiledModel:
+    """The passes, one after the other."""
     backend = backend_for(job, to)  # refuses what the target cannot do
     program = backend.trace()  # the recurrence as operations on vectors and scalars
     bounds = ranges(program)  # how large each of its values can become
@@ -57,11 +75,19 @@ def compile(
         attention=backend.attention,
         causal=backend.causal,
         gated=backend.gated,
-        dtype=dtype,
+        dtype=job.dtype,
         embedding=backend.feature_map.projection,
     )
     certificate = backend.certify(program)  # what is promised, and for which prompts
     return CompiledModel(transformer, certificate, describe(circuit, placement, backend.gated))
+
+
+def can_loop(job: Job, to: Target) -> bool:
+    try:
+        compiled(replace(job, looped=True), to)
+    except Refusal:
+        return False
+    return True
 
 
 def backend_for(job: Job, to: Target) -> Backend:
@@ -75,24 +101,3 @@ def backend_for(job: Job, to: Target) -> Backend:
     raise Refusal(
         f"`to` must be LinearAttention(…) or SoftmaxAttention(…), got {type(to).__name__}."
     )
-
-
-def size_report(model: CompiledModel) -> dict[str, Any]:
-    """The numbers that describe a compiled model's size."""
-    config = model.transformer.config
-    first, stop = config.loop or (0, config.n_layers)
-    steps = 1 if model.certificate.looped else model.certificate.steps
-    projection = model.certificate.kernel.get("projection")
-    kept = model.certificate.features if projection is None else len(projection)
-    return {
-        "layers": config.n_layers,
-        "layers per step": (stop - first) / steps,
-        "d_model": config.d_model,
-        "kept features": kept,
-        "beyond features": config.d_model - kept,
-        "heads": config.n_heads,
-        "d_head": config.d_head,
-        "d_mlp": config.d_mlp,
-        "parameters": sum(p.numel() for p in model.transformer.parameters()),
-        "nonzero parameters": sum(int(p.count_nonzero()) for p in model.transformer.parameters()),
-    }

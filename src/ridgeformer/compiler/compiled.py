@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ridgeformer.compiler.certificate import Certificate
 from ridgeformer.compiler.circuit import Place, Role
+from ridgeformer.compiler.saved import AGAIN, check_sites
 from ridgeformer.compiler.unroll import unrolled_sites, unrolled_transformer
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Transformer, load, save
@@ -148,6 +149,19 @@ class CompiledModel:
         if "certificate" not in config or "sites" not in config:
             raise Refusal(f"{directory} holds a model without a certificate: it was not compiled.")
         certificate = Certificate.from_dict(config["certificate"])
+        shape = transformer.config
+        for name, said, has in (
+            ("features and outputs", certificate.features + certificate.outputs + 3, shape.d_in),
+            ("outputs", certificate.outputs, shape.d_out),
+            ("attention", certificate.attention, shape.attention),
+            ("dtype", certificate.dtype, shape.dtype),
+            ("looped", certificate.looped, shape.loop is not None),
+        ):
+            if said != has:
+                raise Refusal(
+                    f"{directory} is damaged: its certificate is of another model, by its {name}; {AGAIN}."
+                )
+        check_sites(config["sites"], shape)
         return CompiledModel(transformer, certificate, config["sites"])
 
     def __call__(self, prompt: Prompt, steps: int | None = None) -> Float[Tensor, "batch q r"]:

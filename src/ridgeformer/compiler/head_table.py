@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ridgeformer.compiler.backends.head_errors import LARGEST_PROMISE, HeadPairPromise
-from ridgeformer.compiler.compile import compile, size_report
+from ridgeformer.compiler.compile import compile
 from ridgeformer.compiler.domain import Domain
 from ridgeformer.compiler.job import Job
+from ridgeformer.compiler.size import size_report
 from ridgeformer.compiler.targets import HeadPairs, SoftmaxAttention
 from ridgeformer.kernels import Linear
 from ridgeformer.solvers import ConjugateGradient, GradientDescent

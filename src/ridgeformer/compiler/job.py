@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from ridgeformer.kernels import Kernel
 from ridgeformer.program import Program, trace, trace_loop
-from ridgeformer.solvers import Solver
-from ridgeformer.types import Refusal
+from ridgeformer.solvers import Solver, check_solver
+from ridgeformer.types import Refusal, check_number, check_whole
 
+WIDEST = 2**16
 Dtype = Literal["float64", "float32"]
 
 
@@ -27,9 +28,18 @@ class Job:
     """Whether one step is compiled, to be repeated as often as a caller says; `steps` is then the most."""
 
     def __post_init__(self) -> None:
+        check_solver(self.solver)
         for name in ("features", "outputs", "steps"):
-            if getattr(self, name) < 1:
-                raise Refusal(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+            check_whole(name, getattr(self, name), least=1)
+        for name in ("features", "outputs"):
+            if getattr(self, name) > WIDEST:
+                raise Refusal(f"`{name}` must be at most {WIDEST:,}, got {getattr(self, name):,}.")
+        if self.ridge is not None:
+            check_number("ridge", self.ridge)
+        if self.dtype not in get_args(Dtype):
+            raise Refusal(
+                f"`dtype` must be one of {', '.join(get_args(Dtype))}; got {self.dtype!r}."
+            )
         interval = self.solver.interval
         if interval is not None and not 0 < interval[0] < interval[1] < float("inf"):
             raise Refusal(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from ridgeformer.types import Refusal
+from ridgeformer.types import Refusal, check_number, check_whole
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class Interpolated:
                 "Interpolated products need either `tolerance`, the error to promise, or `width`, the "
                 "neurons to spend."
             )
+        if self.width is not None:
+            check_whole("width", self.width, least=1)
         if self.tolerance is not None:
             positive("tolerance", self.tolerance)
 
@@ -70,6 +72,7 @@ class HeadPairs:
     )
 
     def __post_init__(self) -> None:
+        check_whole("heads", self.heads)
         if self.heads < 2 or self.heads % 2 or self.heads > 12:
             raise Refusal(
                 f"`heads` must be 2, 4, … or 12, in pairs of opposite scale, got {self.heads}."
@@ -135,13 +138,14 @@ class SoftmaxAttention:
     def __post_init__(self) -> None:
         if self.max_norm is not None:
             positive("max_norm", self.max_norm)
-        if self.max_supports is not None and self.max_supports < 1:
-            raise Refusal(f"`max_supports` must be at least 1, got {self.max_supports}.")
+        if self.max_supports is not None:
+            check_whole("max_supports", self.max_supports, least=1)
 
 
 Target = LinearAttention | SoftmaxAttention
 
 
 def positive(name: str, value: float) -> None:
+    check_number(name, value)
     if not 0 < value < inf:
         raise Refusal(f"`{name}` must be positive and finite, got {value}.")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.tasks import Prompt
-from ridgeformer.transformer import Edits, Record, Transformer
+from ridgeformer.transformer import Edits, Record, Transformer, check_edits
 from ridgeformer.types import Trajectory
 
 
@@ -105,6 +105,7 @@ def recorded(
     loops: int = 1,
 ) -> dict[str, Tensor]:
     """The values at some sites of a transformer that reads the tokens of compiled models."""
+    check_edits(edits)
     record = Record.of(sites)
     with torch.inference_mode():
         transformer.residual_stream(*sequence, [*edits, record], loops=loops)

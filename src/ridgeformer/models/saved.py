@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -34,10 +35,20 @@ def predict(
     model: Model, prompt: Prompt, *, steps: int | None = None
 ) -> Float[Tensor, "batch q r"]:
     """Predictions of a compiled or trained model; a looped one runs as many steps as `steps` says."""
+    check_model(model)
     if isinstance(model, CompiledModel):
         return model.predict(prompt, steps)
     check_no_steps(steps)
     return model.predict(prompt)
+
+
+def check_model(model: Any) -> None:
+    """Refuses what is no model, with what to write."""
+    if not isinstance(model, (CompiledModel, TrainedModel)):
+        raise Refusal(
+            f"A compiled or trained model is needed, such as `load(directory)` returns; got {str(model)[:80]!r}, "
+            f"of type {type(model).__name__}."
+        )
 
 
 def check_no_steps(steps: int | None) -> None:
@@ -60,6 +71,7 @@ def trajectory(
     compiled solver. `prefixes=True` reads a model that solves every prefix at x₁ … x_k, each predicted
     from the pairs before it, and then at the queries. `edits` are applied on the way.
     """
+    check_model(model)
     if isinstance(model, CompiledModel):
         return compiled.trajectory(
             model, prompt, steps=steps, states=states, prefixes=prefixes, edits=edits

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.models.saved import Model
+from ridgeformer.models.saved import Model, check_model
 from ridgeformer.models.untrained import untrained_for
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edit, Record, Transformer
@@ -141,6 +141,7 @@ class TransformerSubject(Subject):
 
 def subject(model: Model, *, steps: int | None = None, name: str | None = None) -> Subject:
     """A compiled or trained model as a subject; a looped one runs as many steps as `steps` says."""
+    check_model(model)
     if isinstance(model, CompiledModel):
         compiled = model
 

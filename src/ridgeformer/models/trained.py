@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ridgeformer.tasks import Prompt
 from ridgeformer.training import TrainedModel
-from ridgeformer.transformer import Edits, Record
+from ridgeformer.transformer import Edits, Record, check_edits
 from ridgeformer.types import Trajectory
 
 
@@ -19,6 +19,7 @@ def query_streams(
     model.check(prompt)
     transformer = model.transformer
     sites = ["embed", *(f"blocks.{n}.resid_post" for n in range(transformer.config.n_layers))]
+    check_edits(edits)
     record = Record.of(sites)
     tokens, context = model.layout.sequences(prompt)
     with torch.inference_mode():

@@ -10,6 +10,7 @@ from ridgeformer.program import ops
 from ridgeformer.program.ops import Channel, Kind, Op, Program
 from ridgeformer.solvers import Machine, Solver, certified_interval
 from ridgeformer.solvers.machine import Bounds, Interval, Precondition
+from ridgeformer.solvers.ridge import check_ridge
 from ridgeformer.types import Refusal
 
 Space = Literal["dual", "feature", "operator"]
@@ -102,12 +103,11 @@ class TracingMachine(Machine):
         scope: Scope | None = None,
     ) -> None:
         """`states` says which operations, by their position, compute a variable of the state."""
-        if not 0 < ridge < float("inf"):
-            raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
         if not 0 < max_eigenvalue < float("inf"):
             raise Refusal(
                 f"The bound on λ_max(K) must be positive and finite, got {max_eigenvalue}."
             )
+        check_ridge(ridge, max_eigenvalue, dtype)
         self.ridge, self.max_eigenvalue, self.dtype = ridge, max_eigenvalue, dtype
         self.space, self.states, self.scope = space, states or {}, scope or Scope()
         self.norms: dict[Channel, float] = {}

@@ -4,7 +4,7 @@ from dataclasses import fields, is_dataclass
 from typing import get_args
 
 from ridgeformer.registry import register
-from ridgeformer.solvers.base import Solver, solve
+from ridgeformer.solvers.base import Solver, check_solver, solve
 from ridgeformer.solvers.block_cg import BlockCG
 from ridgeformer.solvers.chebyshev import Chebyshev
 from ridgeformer.solvers.conjugate_gradient import ConjugateGradient
@@ -22,6 +22,7 @@ from ridgeformer.solvers.oracle import (
 )
 from ridgeformer.solvers.predicted_cg import PredictedCG
 from ridgeformer.solvers.richardson import GradientDescent, Richardson
+from ridgeformer.solvers.ridge import check_ridge
 from ridgeformer.types import Refusal
 
 PRECONDITIONERS: tuple[str, ...] = get_args(Precondition)

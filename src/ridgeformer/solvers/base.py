@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from ridgeformer.kernels import DEFAULT_KERNEL, Kernel
+from ridgeformer.kernels import Kernel, kernel_or_default
 from ridgeformer.registry import Registry
 from ridgeformer.solvers.machine import EagerMachine, Interval, Machine, Precondition, Value
 from ridgeformer.tasks import Prompt
-from ridgeformer.types import Refusal, Trajectory
+from ridgeformer.types import Refusal, Trajectory, check_whole
 
 State = Any
 """A NamedTuple of values with a field `alpha`, the current coefficients."""
@@ -53,6 +53,19 @@ class Solver(ABC):
         return m.smooth(s.alpha) if self.smooths else m.predict(s.alpha)
 
 
+def check_solver(solver: Any) -> None:
+    """Refuses what is no solver, with what to write, and a preconditioner that it does not take."""
+    if not isinstance(solver, Solver):
+        kind = Solver.registry.get(solver, solver) if isinstance(solver, str) else solver
+        example = kind.__name__ if isinstance(kind, type) else "ConjugateGradient"
+        raise Refusal(f"`solver` must be a Solver, such as `{example}()`; got {solver!r}.")
+    if solver.precondition not in solver.preconditioners:
+        raise Refusal(
+            f"{solver.name} does not take the {solver.precondition} preconditioner: choose from "
+            f"{', '.join(solver.preconditioners)}."
+        )
+
+
 def solve(
     solver: Solver,
     prompt: Prompt,
@@ -69,14 +82,14 @@ def solve(
     Fixed-coefficient methods are tuned to `interval`, else to [λ, λ + max_eigenvalue], else to the
     extreme eigenvalues of the prompts themselves. `states=True` keeps every vector of the state.
     """
-    machine = EagerMachine(prompt, kernel or DEFAULT_KERNEL, ridge, max_eigenvalue, interval)
+    check_solver(solver)
+    machine = EagerMachine(prompt, kernel_or_default(kernel), ridge, max_eigenvalue, interval)
     return run(solver, machine, steps=steps, states=states)
 
 
 def run(solver: Solver, machine: EagerMachine, *, steps: int, states: bool = False) -> Trajectory:
     """Runs `steps` steps on a machine; `states=True` keeps every vector of the state."""
-    if steps < 0:
-        raise Refusal(f"The number of steps cannot be negative, got {steps}.")
+    check_whole("steps", steps)
     state = solver.init(machine)
     history = [state]
     predictions = [solver.predict(machine, state)]

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from ridgeformer.kernels import Kernel
-from ridgeformer.tasks import Prompt
+from ridgeformer.solvers.ridge import check_ridge, largest_entry
+from ridgeformer.tasks import Prompt, check_prompt
 from ridgeformer.types import Refusal
 
 Value = Any
@@ -176,8 +177,10 @@ class EagerMachine(Machine):
         max_eigenvalue: float | None = None,
         interval: Interval | None = None,
     ) -> None:
-        if not 0 < ridge < float("inf"):
-            raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
+        check_prompt(prompt)
+        check_ridge(
+            ridge, largest_entry(kernel, prompt), str(prompt.phi.dtype).removeprefix("torch.")
+        )
         self.prompt, self.kernel, self.ridge = prompt, kernel, ridge
         self.max_eigenvalue, self.fixed_interval = max_eigenvalue, interval
         # A kernel of few features never needs the k×k matrix.

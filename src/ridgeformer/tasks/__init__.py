@@ -1,7 +1,8 @@
 """Tasks, one per file: distributions over prompts. The suites run over `TASKS` and `LEARNABLE`."""
 
 from ridgeformer.registry import Registry, register
-from ridgeformer.tasks.base import Prompt, Task, write_arrays
+from ridgeformer.tasks.arrays import read_npy, write_arrays
+from ridgeformer.tasks.base import Prompt, Task, check_prompt
 from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.tasks.gaussian_process import GaussianProcess
 from ridgeformer.tasks.heteroskedastic import Heteroskedastic

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.registry import Registry
+from ridgeformer.tasks.arrays import read_npz, write_arrays
 from ridgeformer.types import Refusal, counted
 
 Array = Tensor | np.ndarray | Sequence[Any]
+PROMPT_FILE = "a prompt file is an .npz with phi [B,k,p], y [B,k,r] and phi_query [B,q,p]"
 Rows = int | slice | Tensor | np.ndarray | Sequence[int]
 
 
@@ -42,7 +42,7 @@ class Prompt:
         self.check()
 
     def check(self) -> None:
-        """Refuses shapes that do not fit, empty dimensions, and numbers that are not finite."""
+        """Refuses shapes that do not fit, empty dimensions, other types, and numbers that are not finite."""
         shapes = f"phi {list(self.phi.shape)}, y {list(self.y.shape)}, phi_query {list(self.phi_query.shape)}"
         if any(t.ndim != 3 for t in (self.phi, self.y, self.phi_query)):
             raise Refusal(
@@ -59,6 +59,13 @@ class Prompt:
             self.phi.shape[2],
         ):
             raise Refusal(f"Queries need the supports' batch and feature sizes; got {shapes}.")
+        kinds = {t.dtype for t in (self.phi, self.y, self.phi_query)}
+        if len(kinds) > 1 or not kinds <= {torch.float32, torch.float64}:
+            seen = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in kinds))
+            raise Refusal(
+                f"A prompt holds float32 numbers, or float64 numbers; got tensors of {seen}: convert them, "
+                "such as with `.double()`."
+            )
         for name in ("phi", "y", "phi_query"):
             if not torch.isfinite(getattr(self, name)).all():
                 raise Refusal(
@@ -139,22 +146,7 @@ class Prompt:
     @staticmethod
     def load(path: str | Path) -> Prompt:
         """Reads an .npz file with phi, y and phi_query, as float64 unless it holds float32."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                missing = {"phi", "y", "phi_query"} - set(file.files)
-                if missing:
-                    raise Refusal(
-                        f"{path} lacks {', '.join(sorted(missing))}: a prompt file is an .npz with "
-                        "phi [B,k,p], y [B,k,r] and phi_query [B,q,p]."
-                    )
-                arrays = [file[name] for name in ("phi", "y", "phi_query")]
-        except FileNotFoundError as error:
-            raise Refusal(f"There is no prompt file at {path}.") from error
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-            if isinstance(error, Refusal):
-                raise
-            raise Refusal(f"{path} cannot be read as an .npz prompt file: {error}.") from error
-        return Prompt(*arrays)
+        return Prompt(*read_npz(path, ("phi", "y", "phi_query"), PROMPT_FILE))
 
     def __repr__(self) -> str:
         queries, device = self.phi_query.shape[1], self.phi.device
@@ -163,6 +155,15 @@ class Prompt:
             f"{counted(queries, 'query', 'queries')}, {counted(self.features, 'feature')}, "
             f"{counted(self.outputs, 'output')}, {str(self.phi.dtype).removeprefix('torch.')}"
             + (f" on {device}" if device.type != "cpu" else "")
+        )
+
+
+def check_prompt(prompt: Any) -> None:
+    """Refuses what is no prompt, with what to write."""
+    if not isinstance(prompt, Prompt):
+        raise Refusal(
+            f"A prompt is needed, such as `Prompt(phi, y, phi_query)`, or `Prompt.load(path)` for a file; got "
+            f"{str(prompt)[:80]!r}, of type {type(prompt).__name__}."
         )
 
 
@@ -186,19 +187,6 @@ def in_batches(phi: Tensor, y: Tensor, query: Tensor) -> tuple[Tensor, Tensor, T
     y = y[:, None] if y.ndim == 1 else y
     query = query[None] if query.ndim == 1 else query
     return phi[None], y[None], query[None]
-
-
-def write_arrays(path: str | Path, **arrays: np.ndarray) -> None:
-    """Writes an .npz file whole or not at all, so that a failure never costs an existing file."""
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with open(partial, "wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(partial, path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 class Task(ABC):

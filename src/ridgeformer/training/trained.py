@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.tasks import Prompt
+from ridgeformer.tasks import Prompt, check_prompt
 from ridgeformer.training.layouts import LAYOUTS, Layout
 from ridgeformer.training.recipe import Recipe
 from ridgeformer.transformer import Transformer, load, save
@@ -43,6 +43,7 @@ class TrainedModel:
 
     def check(self, prompt: Prompt) -> None:
         """Refuses a prompt whose features or outputs are not the task's, or that has too many supports."""
+        check_prompt(prompt)
         wanted = self.recipe.task
         if (prompt.features, prompt.outputs) != (wanted.features, wanted.outputs):
             raise Refusal(

@@ -1,6 +1,15 @@
 """The generic transformer: its configuration, its model, interventions, and storage."""
 
 from ridgeformer.transformer.config import TransformerConfig
-from ridgeformer.transformer.edits import Edit, Edits, Record, ablate, ablate_head, patch
+from ridgeformer.transformer.edits import (
+    Edit,
+    Edits,
+    Record,
+    ablate,
+    ablate_head,
+    check_edits,
+    patch,
+)
 from ridgeformer.transformer.model import Transformer
+from ridgeformer.transformer.shapes import weight_count
 from ridgeformer.transformer.storage import check_writable, load, read_config, save, whole_directory

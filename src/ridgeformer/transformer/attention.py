@@ -88,6 +88,11 @@ class Attention(nn.Module):
         rest = q @ (scale * summed_products(keys, values)) + self.own(q, k, v).transpose(1, 2)
         return torch.cat([first, rest], dim=2)
 
+    def writes(self, head: int) -> bool:
+        """Whether a head can add anything but zeros to the residual stream."""
+        values = bool(self.W_V[head].any() or self.b_V[head].any())
+        return values and bool(self.W_O[head].any())
+
     def own(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """What each token reads from itself under linear attention, [batch, n, n_heads, d_head]."""
         score = self.config.attn_scale * (q * k).sum(-1, keepdim=True)

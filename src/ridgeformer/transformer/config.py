@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
+from math import isfinite
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 
 from ridgeformer.types import Refusal
 
+LARGEST_SIZE = 2**31
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -45,10 +47,12 @@ class TransformerConfig:
             choices = get_args(hint) if get_origin(hint) is Literal else ()
             if choices and value not in choices:
                 raise Refusal(f"{field.name} must be one of {', '.join(choices)}; got {value!r}.")
-            if hint is int and (not isinstance(value, int) or value < 0):
-                raise Refusal(f"{field.name} must be a whole number ≥ 0; got {value!r}.")
-        if not isinstance(self.attn_scale, (int, float)):
-            raise Refusal(f"attn_scale must be a number; got {self.attn_scale!r}.")
+            if hint is int and not (type(value) is int and 0 <= value < LARGEST_SIZE):
+                raise Refusal(
+                    f"{field.name} must be a whole number ≥ 0 and below 2^31; got {value!r}."
+                )
+        if type(self.attn_scale) not in (int, float) or not isfinite(self.attn_scale):
+            raise Refusal(f"attn_scale must be a finite number; got {self.attn_scale!r}.")
         if self.positional == "learned" and self.max_tokens < 1:
             raise Refusal("A learned positional table needs max_tokens ≥ 1.")
         if self.loop is not None and not 0 <= self.loop[0] < self.loop[1] <= self.n_layers:
@@ -88,7 +92,7 @@ class TransformerConfig:
         match options.get("loop"):
             case None:
                 pass
-            case [int(first), int(stop)]:
+            case [first, stop] if type(first) is int and type(stop) is int:
                 options["loop"] = first, stop
             case other:
                 raise Refusal(f"loop must be [first, stop], two layers; got {other!r}.")

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from ridgeformer.transformer import packing
 from ridgeformer.transformer.attention import ALL, Attention, blockwise
 from ridgeformer.transformer.config import TransformerConfig
-from ridgeformer.transformer.edits import Edits, apply_edits, check_sites
+from ridgeformer.transformer.edits import Edits, apply_edits, check_heads, check_sites
 from ridgeformer.types import Refusal, counted
 
 
@@ -189,6 +189,7 @@ class Transformer(nn.Module):
             raise Refusal(f"context must be between 1 and {tokens.shape[1]} tokens; got {context}.")
         applied = self.config.applied(loops)
         check_sites(edits, len(applied))
+        check_heads(edits, [self.get_submodule(f"blocks.{layer}.attn") for layer in applied])
         context += self.config.n_registers
         if not edits and (packed := self.packed(tokens, applied)) is not None:
             return packing.run(packed, self.embedded, tokens, context, rows)

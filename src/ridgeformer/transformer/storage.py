@@ -18,7 +18,8 @@ from safetensors.torch import load_file, save_file
 
 from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.model import Transformer
-from ridgeformer.types import Refusal
+from ridgeformer.transformer.shapes import shapes
+from ridgeformer.types import Refusal, counted
 
 FORMAT = "ridgeformer/1"
 WEIGHTS_HASH, CONFIG_HASH = "weights_sha256", "config_sha256"
@@ -80,8 +81,9 @@ def whole_directory(directory: str | Path, force: bool = False) -> Iterator[Path
             partial.rename(target)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        raise Refusal(f"{target} cannot be written: {error.strerror or error}.") from error
+    except (OSError, SafetensorError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Refusal(f"{target} cannot be written: {why}.") from error
 
 
 def file_hash(path: Path) -> str:
@@ -108,13 +110,11 @@ def check_unaltered(path: Path, config: dict[str, Any]) -> None:
 def read_config(directory: str | Path) -> dict[str, Any]:
     """The config.json of a saved model."""
     path = Path(directory) / "config.json"
+    if not path.is_file():
+        raise Refusal(f"{directory} holds no saved model: there is no file {path.name} in it.")
     try:
         config = json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise Refusal(
-            f"{directory} holds no saved model: there is no {path.name} in it."
-        ) from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         seen = config.get("format") if isinstance(config, dict) else None
@@ -123,30 +123,68 @@ def read_config(directory: str | Path) -> dict[str, Any]:
 
 
 def load(directory: str | Path) -> tuple[Transformer, dict[str, Any]]:
-    """The model and its whole config.json; a truncated or altered file is refused."""
+    """The model and its whole config.json; a truncated or altered file is refused.
+
+    Nothing is allocated before the shapes that config.json says are those in the header of the weights.
+    """
     config = read_config(directory)
     path = Path(directory) / "model.safetensors"
-    model = Transformer(TransformerConfig.from_dict(config), init="zero")
+    try:
+        shape = TransformerConfig.from_dict(config)
+        shapes(shape)
+    except Refusal as refusal:
+        raise Refusal(
+            f"{Path(directory) / 'config.json'} describes no model: {refusal}"
+        ) from refusal
+    if not path.is_file():
+        raise Refusal(f"{directory} is incomplete: there is no {path.name} in it.")
     try:
         check_unaltered(path, config)
+        with safe_open(path, framework="pt") as file:
+            check_shapes(path, file, shape)
         weights = load_file(path)
-    except FileNotFoundError as error:
-        raise Refusal(f"{directory} is incomplete: there is no {path.name} in it.") from error
     except (SafetensorError, OSError) as error:
         raise Refusal(f"{path} is damaged: {error}. Compile or copy the model again.") from error
-    expected = model.state_dict()
-    if set(weights) != set(expected):
-        odd = sorted(set(weights) ^ set(expected))[0]
-        raise Refusal(
-            f"{path} does not fit its config.json: tensor {odd} is missing or unexpected."
-        )
     for name, tensor in weights.items():
-        if tensor.shape != expected[name].shape or tensor.dtype != expected[name].dtype:
-            raise Refusal(
-                f"{path} does not fit its config.json: {name} is {list(tensor.shape)} {tensor.dtype}, "
-                f"expected {list(expected[name].shape)} {expected[name].dtype}."
-            )
         if not torch.isfinite(tensor).all():
             raise Refusal(f"{path} is damaged: {name} has NaN or infinite entries.")
+    with torch.device("meta"):  # without memory, which the weights have already
+        model = Transformer(shape, init="zero")
     model.load_state_dict(weights, assign=True)
     return model, config
+
+
+STORED_AS = {"float32": "F32", "float64": "F64"}
+"""The names that safetensors has for types."""
+
+
+def check_shapes(path: Path, file: Any, shape: TransformerConfig) -> None:
+    """Compares the header of the weights with what a transformer of that shape has."""
+    once, each = shapes(shape)
+    names = set(file.keys())
+    count = len(once) + shape.n_layers * len(each)
+    if len(names) < count and shape.n_layers > len(
+        names
+    ):  # so many layers that listing them takes long
+        raise Refusal(
+            f"{path} does not fit its config.json: it has {counted(len(names), 'tensor')}, and "
+            f"{shape.n_layers:,} layers need {count:,}."
+        )
+    expected = once | {
+        f"blocks.{layer}.{name}": size
+        for layer in range(shape.n_layers)
+        for name, size in each.items()
+    }
+    if odd := sorted(names ^ set(expected)):
+        raise Refusal(
+            f"{path} does not fit its config.json: tensor {odd[0]} is missing or unexpected."
+        )
+    wanted = STORED_AS[shape.dtype]
+    for name in sorted(names):
+        part = file.get_slice(name)
+        size, dtype = part.get_shape(), part.get_dtype()
+        if size != expected[name] or dtype != wanted:
+            raise Refusal(
+                f"{path} does not fit its config.json: {name} is {size} {dtype}, expected "
+                f"{expected[name]} {wanted}."
+            )

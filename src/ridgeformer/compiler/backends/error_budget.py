@@ -7,8 +7,9 @@ amplify an error in one of them without a useful bound.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from math import ceil, inf, sqrt
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf, sqrt
 
 from ridgeformer import theory
 from ridgeformer.compiler.backends.multiply import FINE_ENOUGH, Grid
@@ -221,6 +222,25 @@ def chosen_grid(products: Interpolated, budget: ErrorBudget, outputs: int, one_b
     return grid
 
 
-def narrower(grid: Grid, by: int, outputs: int) -> Grid:
-    """The grid with at least `by` fewer neurons, but no fewer than two intervals."""
-    return replace(grid, intervals=max(2, grid.intervals - ceil(by / (2 * outputs))))
+def most_within(width: int, neurons: Callable[[int], int], most: int) -> int:
+    """The largest number of intervals up to `most` that needs no more neurons than the width; 2 at least.
+
+    Neurons grow with the intervals, and linearly where these are many.
+    """
+    few, many = 2, most
+    if many <= few or neurons(many) <= width:
+        return many
+    at_few, at_many = neurons(few), neurons(many)
+    while many - few > 1 and at_few <= width:
+        slope = (at_many - at_few) / (many - few)
+        guess = few + int((width - at_few) / slope)
+        middle = min(max(guess, few + 1), many - 1)
+        at = neurons(middle)
+        if at <= width:
+            few, at_few = middle, at
+            beyond = min(middle + 1, many)  # the guess is exact where neurons are linear
+            if beyond < many and (at := neurons(beyond)) > width:
+                many, at_many = beyond, at
+        else:
+            many, at_many = middle, at
+    return few

@@ -16,7 +16,7 @@ from ridgeformer.compiler.backends.error_budget import (
     check_interpolation,
     chosen_grid,
     error_budget,
-    narrower,
+    most_within,
 )
 from ridgeformer.compiler.backends.head_errors import (
     LARGEST_PROMISE,
@@ -163,10 +163,14 @@ class InterpolatedBackend(ExactBackend):
         grid = chosen_grid(self.products, self.budget, self.job.outputs, short.normalised)
         if self.products.width is None:
             return grid
-        # Some neurons update, copy and erase; a short program shows how many there are.
-        trial = erase(reuse(self.lowered(short, ranges(short), grid)))
-        excess = widest_mlp(trial, gated=False) - self.products.width
-        return narrower(grid, excess, self.job.outputs) if excess > 0 else grid
+        # Products may share a layer, and some neurons update, copy and erase; a short program shows how many.
+        bounds = ranges(short)
+
+        def neurons(intervals: int) -> int:
+            trial = self.lowered(short, bounds, replace(grid, intervals=intervals))
+            return widest_mlp(erase(reuse(trial)), gated=False)
+
+        return replace(grid, intervals=most_within(self.products.width, neurons, grid.intervals))
 
     @property
     def neurons(self) -> int:

@@ -25,9 +25,12 @@ from ridgeformer.compiler.circuit import (
     form_key,
 )
 from ridgeformer.compiler.passes.place import Placement
-from ridgeformer.transformer import Transformer, TransformerConfig
+from ridgeformer.transformer import Transformer, TransformerConfig, weight_count
 from ridgeformer.transformer.model import Block
 from ridgeformer.types import Refusal
+
+MOST_WEIGHTS = 2**29
+"""A model of more weights is refused: it would take more than four gigabytes."""
 
 TOKENS: tuple[Token, ...] = ("support", "aggregator", "query")
 
@@ -65,6 +68,11 @@ def assemble(
             "loop": None if circuit.loop is None else circuit.loop.blocks,
         }
     )
+    if (count := weight_count(config)) > MOST_WEIGHTS:
+        raise Refusal(
+            f"The model would have {count:,} weights, more than the {MOST_WEIGHTS:,} that are built: use fewer "
+            "`features`, `outputs` or `steps`."
+        )
     model = Transformer(config, init="zero").requires_grad_(False)
     columns = placement.columns
     features = torch.eye(p) if embedding is None else embedding.mT

@@ -44,6 +44,11 @@ def identify(
     limits of the verdict are those of `calibration`, or of the one that is shipped. The same seed gives the
     same finding. `keep` may know a piece of the work from before.
     """
+    if not isinstance(subject, Subject):
+        raise Refusal(
+            "A Subject is needed: `subject(model)` makes one of a compiled or trained model, and a module of your "
+            f"own is a `ModuleSubject(…)`; got {str(subject)[:80]!r}, of type {type(subject).__name__}."
+        )
     check_seed(seed, below=62)
     known = calibration or shipped()
     (q,) = [

@@ -23,8 +23,8 @@ from ridgeformer.experiments.theorems.general import (
 from ridgeformer.experiments.theorems.page import summary, verify_page
 from ridgeformer.experiments.theorems.run import results
 from ridgeformer.experiments.theorems.structure import Masking
-from ridgeformer.kernels import Kernel, Linear
-from ridgeformer.solvers import Solver
+from ridgeformer.kernels import Kernel, kernel_or_default
+from ridgeformer.solvers import Solver, check_solver
 
 GENERAL: tuple[GeneralTheorem, ...] = (
     CompiledIsSolver(),
@@ -93,7 +93,8 @@ def verify_solver(
     is a directory for the page with statements and figures. A violated bound is in the report, not an
     exception.
     """
-    case = Case(solver, kernel or Linear(), to, features, ridge, steps)
+    check_solver(solver)
+    case = Case(solver, kernel_or_default(kernel), to, features, ridge, steps)
     reasons = {theorem.name: theorem.inapplicable(case) for theorem in GENERAL}
     run = None if out is None else Run(out, "results.json", Console(quiet=True))
     findings = tuple(
