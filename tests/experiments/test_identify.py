@@ -13,7 +13,7 @@ from tiny_models import LINEAR, cli, refused, train
 import ridgeformer as rf
 from ridgeformer.analysis.candidates import Setting, candidates
 from ridgeformer.analysis.verdict import Account, Findings, Limits, Verdict, judge
-from ridgeformer.experiments.chosen import chosen_model
+from ridgeformer.experiments.named import chosen_model
 from ridgeformer.experiments.finding import Collector, Finding, Number
 from ridgeformer.experiments.identification import answer, inquiry, parts
 from ridgeformer.experiments.identification.answer import identify, what_would_change

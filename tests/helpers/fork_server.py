@@ -9,6 +9,7 @@ import atexit
 import gc
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -31,18 +32,27 @@ def server():
     return process
 
 
-def cli(*arguments, cwd=None):
-    """`ridgeformer ARGUMENTS` in a process of its own."""
+def cli(*arguments, cwd=None, file_size=None, more_memory=None):
+    """`ridgeformer ARGUMENTS` in a process of its own, whose peak of memory and CPU seconds are told as well.
+
+    Files may have `file_size` bytes, as on a full disk, and the process `more_memory` bytes beyond what it
+    starts with.
+    """
     arguments = [str(a) for a in arguments]
     with tempfile.TemporaryDirectory() as folder:
         files = [f"{folder}/{name}" for name in ("out", "err")]
-        request = {"arguments": arguments, "cwd": str(cwd or os.getcwd()), "files": files}
+        request = {
+            "arguments": arguments, "cwd": str(cwd or os.getcwd()), "files": files,
+            "file_size": file_size, "more_memory": more_memory,
+        }  # fmt: skip
         process = server()
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()
-        code = int(process.stdout.readline())
+        code, peak, seconds = json.loads(process.stdout.readline())
         output, errors = (Path(file).read_text() for file in files)
-    return subprocess.CompletedProcess(arguments, code, output, errors)
+    result = subprocess.CompletedProcess(arguments, code, output, errors)
+    result.peak, result.seconds = peak, seconds
+    return result
 
 
 def refused(result, *words):
@@ -60,6 +70,11 @@ def run(request):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.chdir(request["cwd"])
     signal.alarm(SECONDS)
+    if request["file_size"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, 2 * (request["file_size"],))
+    if request["more_memory"] is not None:
+        now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, 2 * (now + request["more_memory"],))
     from ridgeformer.cli import app
 
     sys.argv = ["ridgeformer", *request["arguments"]]
@@ -88,8 +103,10 @@ def main():
         child = os.fork()
         if child == 0:
             run(json.loads(line))
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        _, status, used = os.wait4(child, 0)
+        seconds = used.ru_utime + used.ru_stime
+        answer = [os.waitstatus_to_exitcode(status), 1024 * used.ru_maxrss, seconds]
+        sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
 
 

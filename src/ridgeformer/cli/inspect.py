@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 def inspect(
     model: o.Model,
-    layers: Annotated[int, typer.Option(help="How many layers to list; 0 for all.")] = 24,
+    layers: Annotated[int, typer.Option(help="How many layers to list; 0 for all.", min=0)] = 24,
 ) -> None:
     """Show what a model computes, layer by layer, with its size and certificate; of a trained one its recipe."""
     from ridgeformer.compiler.certificate import Certificate
+    from ridgeformer.compiler.saved import check_sites
     from ridgeformer.training import TrainedModel
     from ridgeformer.transformer import load
     from ridgeformer.types import counted
@@ -65,6 +66,7 @@ def inspect(
         read_at = "every x" if certificate.every_prefix else read_at
         states_at = PLACES["prefix" if certificate.every_prefix else certificate.space]
     if "sites" in config:
+        check_sites(config["sites"], shape)
         show_sites(config["sites"], read_at, states_at, console)
         show_layers(config["sites"], layers, console, shape.loop)
     else:

@@ -7,6 +7,7 @@ they become --max-eigenvalue and --mlp reglu. Words in backticks that are no fla
 from __future__ import annotations
 
 import ast
+import errno
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,11 +39,30 @@ def one_sentence(flags: Callable[[], set[str]]) -> Iterator[None]:
             f"Error: {with_flags(message, flags()) if '`' in message else message}", err=True
         )
         raise typer.Exit(2) from None
-    except MemoryError:
-        typer.echo(
-            "Error: not enough memory for this size: use fewer prompts or supports.", err=True
-        )
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # whoever read the output has gone
+            raise
+        typer.echo(f"Error: {about_files(error)}", err=True)
         raise typer.Exit(2) from None
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not re.search(NO_MEMORY, str(error)):
+            raise
+        typer.echo(f"Error: {TOO_LARGE}", err=True)
+        raise typer.Exit(2) from None
+
+
+NO_MEMORY = "can't allocate memory|bad_alloc|not enough memory"
+"""What PyTorch says where Python has a MemoryError."""
+
+TOO_LARGE = "There is not enough memory for this size: use fewer prompts, supports or steps, or a smaller model."
+
+
+def about_files(error: OSError) -> str:
+    """What the system says of a file, or of writing where it names none."""
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{error.filename} cannot be read or written: {reason}."
+    return f"A file cannot be read or written: {reason}. Make room, or choose another directory."
 
 
 def with_flags(message: str, flags: set[str]) -> str:

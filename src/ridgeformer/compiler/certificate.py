@@ -339,6 +339,10 @@ def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"
     phi = prompt.phi.double()
     factor = kernel.factor(phi)
     small = kernel(phi, phi) if factor is None else factor.mT @ factor
+    if not torch.isfinite(small).all():
+        raise Refusal(
+            f"Values of the {kernel.name} kernel leave the range of float64: scale the features down."
+        )
     values: Tensor = torch.linalg.eigvalsh(small)
     return values[:, -1]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
 from ridgeformer.compiler.backends.base import Backend
 from ridgeformer.compiler.backends.every_prefix import EveryPrefixBackend
@@ -46,12 +45,7 @@ def compile(
     if steps is None:
         steps = LONGEST_LOOP if looped else 1
     job = Job(solver, kernel_or_default(kernel), features, outputs, steps, ridge, dtype, looped)
-    if not looped and not solver.smooths:
-        check_size(
-            steps,
-            made=lambda few: compiled(replace(job, steps=few), to),
-            loops=lambda: can_loop(job, to),
-        )
+    check_size(job, lambda smaller: compiled(smaller, to))
     model = compiled(job, to)
     if missing := model.certificate.no_promise():
         warnings.warn(f"The model {missing}.", NoPromise, stacklevel=2)
@@ -80,14 +74,6 @@ def compiled(job: Job, to: Target) -> CompiledModel:
     )
     certificate = backend.certify(program)  # what is promised, and for which prompts
     return CompiledModel(transformer, certificate, describe(circuit, placement, backend.gated))
-
-
-def can_loop(job: Job, to: Target) -> bool:
-    try:
-        compiled(replace(job, looped=True), to)
-    except Refusal:
-        return False
-    return True
 
 
 def backend_for(job: Job, to: Target) -> Backend:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
+from ridgeformer.kernels.base import LARGEST_SCALE
 from ridgeformer.types import Refusal, check_number, check_whole
 
 
@@ -149,3 +150,7 @@ def positive(name: str, value: float) -> None:
     check_number(name, value)
     if not 0 < value < inf:
         raise Refusal(f"`{name}` must be positive and finite, got {value}.")
+    if not 1 / LARGEST_SCALE < value < LARGEST_SCALE:
+        raise Refusal(
+            f"`{name}` must lie between {1 / LARGEST_SCALE:g} and {LARGEST_SCALE:g}, got {value}: rescale the data."
+        )

@@ -113,11 +113,8 @@ class Store:
     def put(self, task: Task, result: Result) -> None:
         values = {"task": task.describe(), "check": checksum(result), "result": result}
         path = self.path(task)
-        try:
-            # Two jobs may write the same result at the same time.
-            write_whole(path, json.dumps(values).encode(), by=uuid4().hex)
-        except OSError as error:
-            raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
+        # Two jobs may write the same result at the same time.
+        write_whole(path, json.dumps(values).encode(), by=uuid4().hex)
 
     def find(self, task: Task) -> Result | None:
         """The result as it was put; None if there is none, or if its file was damaged since."""
@@ -131,7 +128,7 @@ class Store:
         try:
             values = json.loads(content)
             result, check = values["result"], values["check"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             result = check = None
         if not isinstance(result, dict) or check != checksum(result):
             self.say(f"{path} is damaged: what it held is run again ({named(task)}).")

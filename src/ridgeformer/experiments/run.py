@@ -95,6 +95,8 @@ def write_whole(path: Path, content: bytes, by: str = "") -> None:
     try:
         part.write_bytes(content)
         os.replace(part, path)
+    except OSError as error:
+        raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
     finally:
         part.unlink(missing_ok=True)
 

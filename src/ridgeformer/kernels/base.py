@@ -14,7 +14,10 @@ from torch import Tensor
 
 from ridgeformer.kernels.feature_map import FeatureMap
 from ridgeformer.registry import Registry
-from ridgeformer.types import Refusal
+from ridgeformer.types import Refusal, check_number
+
+LARGEST_SCALE = 1e100
+"""Lengths are squared and multiplied, and must stay in the range of floating point."""
 
 LARGEST_EXPONENT = 600.0
 """exp of more than this leaves the range of floating point once it is squared."""
@@ -180,6 +183,18 @@ class Kernel(ABC):
                 f"No bound on the drift of the {self.name} kernel is known: define `lipschitz` and `drift`."
             )
         return exp(-0.5) * sqrt(logits.scale)
+
+
+def check_scale(name: str, value: float, symbol: str) -> None:
+    """Refuses a scale of features that is not positive, or whose square leaves floating point."""
+    check_number(name, value)
+    if not value > 0:
+        raise Refusal(f"The {name} must be positive, got {value}: choose {symbol} > 0.")
+    if not 1 / LARGEST_SCALE < value < LARGEST_SCALE:
+        raise Refusal(
+            f"The {name} must lie between {1 / LARGEST_SCALE:g} and {LARGEST_SCALE:g}, got {value}: rescale the "
+            "features."
+        )
 
 
 def dot_product_drift(

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Logits
+from ridgeformer.kernels.base import Logits, check_scale
 from ridgeformer.kernels.feature_map import FeatureMap
 from ridgeformer.kernels.projected import PROJECTION_HELP, Projected
-from ridgeformer.types import Refusal
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +24,7 @@ class Exponential(Projected):
     name = "exponential"
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise Refusal(
-                f"The temperature must be positive, got {self.temperature}: choose τ > 0."
-            )
+        check_scale("temperature", self.temperature, "τ")
 
     def logits(self) -> Logits:
         return Logits(FeatureMap(self.projection), 1 / self.temperature)

@@ -8,9 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.kernels.base import Kernel, Logits
+from ridgeformer.kernels.base import Kernel, Logits, check_scale
 from ridgeformer.kernels.feature_map import FeatureMap
-from ridgeformer.types import Refusal
 
 
 @dataclass(frozen=True)
@@ -20,10 +19,7 @@ class Gaussian(Kernel):
     name = "gaussian"
 
     def __post_init__(self) -> None:
-        if not self.lengthscale > 0:
-            raise Refusal(
-                f"The lengthscale must be positive, got {self.lengthscale}: choose ℓ > 0."
-            )
+        check_scale("lengthscale", self.lengthscale, "ℓ")
 
     def logits(self) -> Logits:
         """−|a − b|²/2ℓ² = ⟨a, b⟩/ℓ² − |a|²/2ℓ² − |b|²/2ℓ²."""

@@ -27,7 +27,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(path.read_text())
         hashes = record["sha256"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise Refusal(f"{path} is damaged: fetch the model again, with `force=True`.") from error
     if not isinstance(hashes, dict) or not hashes:
         raise Refusal(f"{path} is damaged: fetch the model again, with `force=True`.")

@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 
 from ridgeformer.types import Refusal, counted
 
-MOST_COMPRESSED, SMALL = 100, 2**28
+MOST_COMPRESSED, SMALL = 100, 2**26
 """Numbers that were measured are compressed to a hundredth at best. An archive of more than `SMALL` bytes
 that claims to be compressed further holds no data."""
 

@@ -74,7 +74,7 @@ def read_state(path: Path) -> dict[str, Any]:
         for file in FILES:
             if file_hash(path / file) != state["hashes"][file]:
                 raise ValueError(f"{file} is damaged")
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (OSError, KeyError, TypeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"state.json or a file is missing or damaged ({error})") from error
     return state
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import cos, isfinite, pi
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import torch
 from torch import Tensor, nn
@@ -193,8 +194,14 @@ class Run:
 
     def write_log(self, seen: dict[str, float]) -> None:
         line = {"step": self.step, "cpu_seconds": round(self.seconds, 2), **seen}
-        with open(self.log, "a") as file:
-            file.write(json.dumps(line) + "\n")
+        try:
+            with open(self.log, "a") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise Refusal(
+                f"{self.log} cannot be written: {error.strerror or error}. The checkpoints before step {self.step} "
+                "are kept: make room, and go on with `resume=True`."
+            ) from error
 
 
 def step_of(line: str) -> float:
@@ -208,11 +215,20 @@ def started(
     recipe: Recipe, folder: Path, resume: bool, say: Callable[[str], None], group: Group
 ) -> Run:
     """A run at its first step or at its newest checkpoint; it refuses to write over another run."""
+    if folder.exists() and not folder.is_dir():
+        raise Refusal(f"{folder} is a file, not a directory: choose another `folder`.")
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise Refusal(
             f"{folder} is not empty: choose another `folder`, or go on from what is there with `resume=True`."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise Refusal(
+            f"{folder} cannot be written: {error.strerror or error}; choose another `folder`."
+        ) from error
     run = Run(recipe, folder, group)
     if resume:
         run.resume(say)

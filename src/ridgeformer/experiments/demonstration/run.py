@@ -14,7 +14,7 @@ from ridgeformer.experiments.demonstration.softmax import CASES, softmax
 from ridgeformer.experiments.demonstration.trained import trained
 from ridgeformer.experiments.finding import Figure, Table
 from ridgeformer.experiments.picture import png
-from ridgeformer.experiments.run import Run, check_writable, write_whole
+from ridgeformer.experiments.run import Run, check_seed, check_writable, write_whole
 from ridgeformer.transformer.threads import one_thread_each
 
 SHOWN = [0, 2, 4, 5, 6, 7]
@@ -29,6 +29,7 @@ def means(table: Table) -> Table:
 @one_thread_each
 def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
     """Draws demo.png, measures the rest, prints tables, writes one page, and returns its path."""
+    check_seed(seed, below=62)
     run = Run(out, "findings.json", console)
     picture = Path(out) / "demo.png"
     check_writable(picture)

@@ -99,7 +99,7 @@ class Calibration:
     def load(path: str | Path) -> Calibration:
         try:
             values = json.loads(Path(path).read_text())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise Refusal(f"{path} cannot be read as a calibration: {error}.") from error
         return Calibration.from_dict(values)
 

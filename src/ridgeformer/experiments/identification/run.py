@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.experiments.chosen import (
+from ridgeformer.experiments.named import (
     chosen_model,
     described,
     fingerprint,

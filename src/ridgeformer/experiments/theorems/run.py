@@ -14,7 +14,7 @@ from ridgeformer import __version__
 from ridgeformer.experiments.finding import Finding
 from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, run_all
 from ridgeformer.experiments.plain import from_plain, to_plain
-from ridgeformer.experiments.run import Run
+from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.experiments.theorems.base import ROUND_OFF, Outcome, Theorem, Verdict
 from ridgeformer.experiments.theorems.page import entry, verify_page
 from ridgeformer.registry import Registry
@@ -58,6 +58,7 @@ def verify(
     With a store, or elsewhere than here, each theorem is a task whose result is kept: in `store`, or in
     the directory `tasks` of `out`.
     """
+    check_seed(seed, below=32)
     run = Run(out, "results.json", console)
     if where is HERE and store is None:
         # Two threads gain little on many small problems, and where other processes want the same cores

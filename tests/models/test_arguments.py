@@ -1,0 +1,64 @@
+"""Arguments of the wrong kind: a name in place of a solver, a path in place of a prompt. What to write is said."""
+
+import pytest
+from conftest import without_checks
+
+import ridgeformer as rf
+from ridgeformer.models import predict
+from ridgeformer.types import Refusal
+
+TO = rf.LinearAttention(9.0)
+TASK = rf.PrescribedSpectrum(features=3, supports=6, condition=10.0)
+CG = rf.ConjugateGradient()
+
+
+def compiled(solver=CG, **changes):
+    settings = {"features": 3, "steps": 2, "ridge": 1.0, "to": TO}
+    return rf.compile(solver, **(settings | changes))
+
+
+def prompt():
+    return TASK.draw(2, seed=0)
+
+
+CASES = {
+    "compile('cg')": (lambda: compiled("cg"), r"such as `ConjugateGradient\(\)`; got 'cg'"),
+    "compile of a class": (lambda: compiled(rf.Chebyshev), r"such as `Chebyshev\(\)`"),
+    "compile of None": (lambda: compiled(None), "must be a Solver"),
+    "solve('cg')": (lambda: rf.solve("cg", prompt(), steps=2, ridge=1.0), "must be a Solver"),
+    "verify_solver('cg')": (lambda: rf.verify_solver("cg", to=TO), "must be a Solver"),
+    "a kernel's name": (lambda: compiled(kernel="gaussian"), r"such as `Gaussian\(…\)`; got 'gaussian'"),
+    "krr with a kernel's name": (lambda: rf.krr(prompt(), ridge=1.0, kernel="linear"), r"`Linear\(…\)`"),
+    "a kernel's class": (lambda: rf.condition_number(prompt(), ridge=1.0, kernel=rf.Gaussian), r"`Gaussian\(…\)`"),
+    "solve with a kernel's name": (
+        lambda: rf.solve(CG, prompt(), steps=2, ridge=1.0, kernel="cosine"), "must be a Kernel",
+    ),
+    "a target's name": (lambda: compiled(to="linear"), "must be LinearAttention"),
+    "a target's class": (lambda: compiled(to=rf.LinearAttention), "must be LinearAttention"),
+    "a dtype": (lambda: compiled(dtype="float16"), "must be one of float64, float32"),
+    "a preconditioner": (lambda: compiled(rf.ConjugateGradient("ilu")), "does not take the ilu"),
+    "features 3.0": (lambda: compiled(features=3.0), "`features` must be a whole number"),
+    "steps True": (lambda: compiled(steps=True), "`steps` must be a whole number"),
+    "steps 2.5": (lambda: rf.solve(CG, prompt(), steps=2.5, ridge=1.0), "must be a whole number"),
+    "a ridge of words": (lambda: compiled(ridge="1"), "`ridge` must be a number"),
+    "krr with a ridge of words": (lambda: rf.krr(prompt(), ridge="1"), "`ridge` must be a number"),
+    "a bound of words": (lambda: rf.LinearAttention("9"), "`max_eigenvalue` must be a number"),
+    "half a support": (lambda: rf.SoftmaxAttention(1.0, 7.5), "`max_supports` must be a whole number"),
+    "half a head": (lambda: rf.HeadPairs(4.0), "`heads` must be a whole number"),
+    "half a neuron": (lambda: rf.Interpolated(1.0, width=64.5), "`width` must be a whole number"),
+    "a path for a prompt": (lambda: compiled().predict("prompts.npz"), r"`Prompt\.load\(path\)`"),
+    "krr of a path": (lambda: rf.krr("prompts.npz", ridge=1.0), r"`Prompt\.load\(path\)`"),
+    "solve of a tensor": (lambda: rf.solve(CG, prompt().phi, steps=2, ridge=1.0), "A prompt is needed"),
+    "trajectory of a path": (lambda: rf.trajectory("cg", prompt()), r"`load\(directory\)`"),
+    "predict of a path": (lambda: predict("cg", prompt()), r"`load\(directory\)`"),
+    "subject of a path": (lambda: rf.subject("cg"), r"`load\(directory\)`"),
+    "identify of a name": (lambda: rf.identify("cg", TASK), "A Subject is needed"),
+    "identify of a model": (lambda: rf.identify(compiled(), TASK), r"`subject\(model\)`"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_to_write_is_said(name):
+    ask, words = CASES[name]
+    with without_checks(), pytest.raises(Refusal, match=words):
+        ask()
