@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "largest-eigenvalue-unchecked",
         "compiler/certificate.py",
-        "if top > self.max_eigenvalue * self.slack:",
+        "if top > self.max_eigenvalue * self.slack(prompt, min(width, prompt.supports)):",
         "if top > self.max_eigenvalue * 2:",
         "Prompts outside the domain are accepted, with eigenvalues up to twice as large as promised.",
         (),
@@ -210,7 +210,7 @@ MUTANTS = (
     Mutant(
         "tuned-interval-unchecked",
         "compiler/certificate.py",
-        "if top > self.interval[1] * self.slack:",
+        "if top > self.interval[1] * self.slack(prompt, prompt.supports):",
         "if top > self.interval[1] * 2:",
         "Prompts with eigenvalues beyond the interval of a fixed method are accepted.",
         (),

@@ -7,9 +7,10 @@ import sys
 
 import pytest
 from bad_input import FULL, content, table, world
-from conftest import without_checks
 from fork_server import cli as cli_apart
 from tiny_models import cli
+
+from conftest import without_checks
 
 CASES = table()
 
@@ -40,7 +41,7 @@ def folder(whole, tmp_path):
 
 
 def test_there_are_hundreds_of_cases():
-    print(f"{len(CASES)} cases of bad input, {len(covering())} of them in the default tests")
+    print(f"{len(CASES)} cases of bad input, {len(covering())} of them in the default tests")  # noqa: T201
     assert len(CASES) >= 100
     assert len(covering()) >= 100
 

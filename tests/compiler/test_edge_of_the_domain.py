@@ -89,3 +89,33 @@ def test_the_promise_holds_beyond_the_bound(name, monkeypatch):
             exact = rf.solve(solver, prompt, steps=3, ridge=1.0, max_eigenvalue=TOP).predictions
             off = (found - exact).abs().amax((2, 3)) / exact.abs().amax((2, 3)).clamp(min=1e-300)
             assert float(off[1:].max()) < model.certificate.relative_error
+
+
+@pytest.mark.parametrize("products", [rf.Exact(), rf.Interpolated(max_target=2.0, tolerance=1e-3)])
+@pytest.mark.parametrize("kernel", [rf.Gaussian(0.3), rf.Exponential(0.5)])
+def test_the_promise_holds_beyond_a_norm(kernel, products, monkeypatch):
+    """Where row sums are the largest, since all supports are the same, as far out as a norm may be."""
+    solver = (
+        rf.Richardson("row-sum")
+        if isinstance(products, rf.Interpolated)
+        else rf.ConjugateGradient()
+    )
+    longest, supports = 1.5, 8
+    to = rf.SoftmaxAttention(longest, supports, products)
+    model = rf.compile(solver, features=FEATURES, steps=4, ridge=1.0, kernel=kernel, to=to)
+    prompt = at_the_top(TOP, 3, torch.float64)
+    far = longest * (1 + ROUNDED)
+    one, query = (
+        far * x / x.norm(dim=-1, keepdim=True) for x in (prompt.phi[:, :1], prompt.phi_query)
+    )
+    y = prompt.y[:, :supports].clamp(-2, 2)
+    prompt = rf.Prompt(one.expand(-1, supports, -1).clone(), y, torch.cat([one, query], 1))
+    monkeypatch.setattr(Certificate, "check", lambda *_: None)
+    found, exact = trajectory(model, prompt).predictions, rf.reference(model, prompt).predictions
+    off, c = float((found - exact).abs().max()), model.certificate
+    allowed = (
+        c.absolute_error
+        if c.relative_error is None
+        else c.relative_error * float(exact.abs().max())
+    )
+    assert off < allowed

@@ -3,9 +3,9 @@
 import warnings
 
 import pytest
-from conftest import without_checks
 
 import ridgeformer as rf
+from conftest import without_checks
 from ridgeformer.compiler import size, size_report
 from ridgeformer.solvers import make_solver
 from ridgeformer.types import Refusal
@@ -50,7 +50,7 @@ def test_too_wide_models():
         compiled("gd", 1, features=12_000)
     with without_checks(), pytest.raises(Refusal, match="60,000 outputs would take more than"):
         compiled("gd", 1, outputs=60_000)
-    with pytest.raises(Refusal, match="at most 65,536"):
+    with pytest.raises(Refusal, match="at most 32,768"):
         compiled("gd", 1, features=10**9)
 
 
@@ -81,9 +81,9 @@ def test_a_model_that_promises_nothing_says_so():
         with pytest.warns(rf.NoPromise, match="raise `width`, or give the `tolerance`"):
             model = interpolated("chebyshev", 64, precondition="row-sum")
         assert model.certificate.promise().startswith("none")
+        to = rf.SoftmaxAttention(2.0, 64, rf.Exact(), rf.HeadPairs(heads=2, epsilon=0.5))
         with pytest.warns(rf.NoPromise, match="leave `epsilon` out"):
-            pairs = rf.HeadPairs(heads=2, epsilon=0.5)
-            compiled("cg", 6, rf.SoftmaxAttention(2.0, 64, rf.Exact(), pairs))
+            compiled("cg", 6, to)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             interpolated("richardson", 512, precondition="row-sum")

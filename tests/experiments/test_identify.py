@@ -13,7 +13,6 @@ from tiny_models import LINEAR, cli, refused, train
 import ridgeformer as rf
 from ridgeformer.analysis.candidates import Setting, candidates
 from ridgeformer.analysis.verdict import Account, Findings, Limits, Verdict, judge
-from ridgeformer.experiments.named import chosen_model
 from ridgeformer.experiments.finding import Collector, Finding, Number
 from ridgeformer.experiments.identification import answer, inquiry, parts
 from ridgeformer.experiments.identification.answer import identify, what_would_change
@@ -27,6 +26,7 @@ from ridgeformer.experiments.identification.measure import METHOD
 from ridgeformer.experiments.identification.page import SECTIONS, page_of
 from ridgeformer.experiments.identification.parts import PARTS
 from ridgeformer.experiments.identification.run import guess_of, report
+from ridgeformer.experiments.named import chosen_model
 from ridgeformer.kernels import Linear
 from ridgeformer.models import Reading, Subject, subject
 from ridgeformer.solvers import make_solver

@@ -1,9 +1,9 @@
 """Arguments of the wrong kind: a name in place of a solver, a path in place of a prompt. What to write is said."""
 
 import pytest
-from conftest import without_checks
 
 import ridgeformer as rf
+from conftest import without_checks
 from ridgeformer.models import predict
 from ridgeformer.types import Refusal
 

@@ -4,9 +4,9 @@ import warnings
 
 import pytest
 import torch
-from conftest import without_checks
 
 import ridgeformer as rf
+from conftest import without_checks
 from ridgeformer.transformer import Edit, patch
 from ridgeformer.types import Refusal
 

@@ -11,7 +11,7 @@ from ridgeformer.program import Program, trace, trace_loop
 from ridgeformer.solvers import Solver, check_solver
 from ridgeformer.types import Refusal, check_number, check_whole
 
-WIDEST = 2**16
+WIDEST = 2**15
 Dtype = Literal["float64", "float32"]
 
 

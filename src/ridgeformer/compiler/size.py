@@ -17,7 +17,7 @@ MOST_LAYERS = 2**15
 SHORT, LONG = (8, 16), 256
 """A model of more than `LONG` steps is foreseen from models of so few; steps are alike from some step on."""
 
-NARROW, WIDE = 32, 128
+NARROW, WIDE = 16, 128
 """A model of more than `WIDE` outputs is foreseen from one of `NARROW`."""
 
 

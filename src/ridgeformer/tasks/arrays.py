@@ -1,7 +1,7 @@
 """Arrays on disk: .npz archives and .npy files, of which nothing is believed that was not checked.
 
 The headers are read first. Memory is given only for as many numbers as a file says and holds, and Python
-objects are never unpickled.
+objects are never made of it.
 """
 
 from __future__ import annotations

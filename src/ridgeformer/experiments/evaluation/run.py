@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ridgeformer.experiments.named import chosen_model, described, tasks_of
 from ridgeformer.experiments.evaluation.measure import measure
 from ridgeformer.experiments.evaluation.page import page_of
 from ridgeformer.experiments.finding import Finding
+from ridgeformer.experiments.named import chosen_model, described, tasks_of
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.types import Refusal
 

@@ -9,13 +9,6 @@ from pathlib import Path
 from rich.console import Console
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.experiments.named import (
-    chosen_model,
-    described,
-    fingerprint,
-    task_of,
-    tasks_of,
-)
 from ridgeformer.experiments.finding import Finding
 from ridgeformer.experiments.identification.answer import PROMPTS, identify
 from ridgeformer.experiments.identification.calibration import Calibration, shipped
@@ -23,6 +16,13 @@ from ridgeformer.experiments.identification.inquiry import Guess
 from ridgeformer.experiments.identification.kept import Keep, at_once, kept_in
 from ridgeformer.experiments.identification.page import page_of
 from ridgeformer.experiments.jobs import Store
+from ridgeformer.experiments.named import (
+    chosen_model,
+    described,
+    fingerprint,
+    task_of,
+    tasks_of,
+)
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.kernels import kernel_from
 from ridgeformer.models import Model, Subject
