@@ -92,3 +92,33 @@ def test_the_library_names_no_flags():
         if path.relative_to(SOURCES).parts[0] != "cli":
             lines = [line for line in path.read_text().splitlines() if flag.search(line)]
             assert [line for line in lines if not style.search(line)] == [], path
+
+
+def test_a_model_that_promises_nothing_is_told_once(tmp_path):
+    """In the summary, and not as a warning of Python beside it."""
+    softmax = [
+        "--attention",
+        "softmax",
+        "--kernel",
+        "gaussian",
+        "--mlp",
+        "relu",
+        "--mlp-width",
+        "64",
+    ]
+    domain = [
+        "--max-norm",
+        "1.5",
+        "--max-supports",
+        "64",
+        "--max-target",
+        "4",
+        "--lengthscale",
+        "0.5",
+    ]
+    room = ["--features", "2", "--steps", "12", "--ridge", "0.1", "--precondition", "row-sum"]
+    made = cli("compile", "chebyshev", *softmax, *domain, *room, "--out", tmp_path / "m")
+    assert made.returncode == 0, made.stderr
+    said = " ".join(made.stdout.split())
+    assert "too narrow to certify an error: raise --mlp-width, or give --tolerance instead." in said
+    assert made.stderr == ""

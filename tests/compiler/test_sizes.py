@@ -48,8 +48,8 @@ def test_sizes_are_foreseen_exactly(monkeypatch):
 def test_too_wide_models():
     with pytest.raises(Refusal, match="weights, more than the 536,870,912"):
         compiled("gd", 1, features=12_000)
-    with without_checks(), pytest.raises(Refusal, match="60,000 outputs would take more than"):
-        compiled("gd", 1, outputs=60_000)
+    with without_checks(), pytest.raises(Refusal, match="20,000 outputs would take more than"):
+        compiled("gd", 1, outputs=20_000)
     with pytest.raises(Refusal, match="at most 32,768"):
         compiled("gd", 1, features=10**9)
 

@@ -191,7 +191,7 @@ def bad_numbers():
     commands = {
         compiling: {
             "features": ("0", "-1", "1.5", "many", "30000", "60000", "1" + 30 * "0"),
-            "outputs": ("0", "-1", "60000"),
+            "outputs": ("0", "-1", "20000", "60000"),
             "steps": ("0", "-1", "100000", "1" + 30 * "0", "1e3"),
             "ridge": (*NOT_POSITIVE, "1e-30", "1e-320"),
             "max_eigenvalue": (*NOT_POSITIVE, "1e300"),

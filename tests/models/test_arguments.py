@@ -36,7 +36,7 @@ CASES = {
     "a target's name": (lambda: compiled(to="linear"), "must be LinearAttention"),
     "a target's class": (lambda: compiled(to=rf.LinearAttention), "must be LinearAttention"),
     "a dtype": (lambda: compiled(dtype="float16"), "must be one of float64, float32"),
-    "a preconditioner": (lambda: compiled(rf.ConjugateGradient("ilu")), "does not take the ilu"),
+    "a preconditioner": (lambda: compiled(rf.ConjugateGradient("ilu")), "no preconditioner 'ilu'"),
     "features 3.0": (lambda: compiled(features=3.0), "`features` must be a whole number"),
     "steps True": (lambda: compiled(steps=True), "`steps` must be a whole number"),
     "steps 2.5": (lambda: rf.solve(CG, prompt(), steps=2.5, ridge=1.0), "must be a whole number"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -54,7 +53,6 @@ def compile(
     One step, looped:  compile SOLVER --looped --features 8 --ridge 1 --max-eigenvalue 99 --out model
     """
     from ridgeformer.cli import choices
-    from ridgeformer.compiler import NoPromise
     from ridgeformer.compiler import compile as compile_solver
     from ridgeformer.transformer import check_writable
     from ridgeformer.types import Refusal
@@ -71,19 +69,17 @@ def compile(
     method = choices.make_solver(solver, asked)
     if steps is None and not method.smooths and not looped:
         raise Refusal(f"--steps is needed for {solver}: the number of its iterations.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", NoPromise)  # the summary says it
-        model = compile_solver(
-            method,
-            features=features,
-            outputs=outputs,
-            steps=steps,
-            ridge=ridge,
-            kernel=choices.make_kernel(kernel, asked),
-            dtype=dtype,
-            to=choices.make_target(attention, mlp, asked),
-            looped=looped,
-        )
+    model = compile_solver(
+        method,
+        features=features,
+        outputs=outputs,
+        steps=steps,
+        ridge=ridge,
+        kernel=choices.make_kernel(kernel, asked),
+        dtype=dtype,
+        to=choices.make_target(attention, mlp, asked),
+        looped=looped,
+    )
     model.save(out, force)
     typer.echo(f"{out}: {summary(model)}")
 

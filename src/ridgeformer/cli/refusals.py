@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import errno
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,7 +33,10 @@ OPTION_OF = {
 def one_sentence(flags: Callable[[], set[str]]) -> Iterator[None]:
     """Turns a refusal into one sentence and exit code 2, and never shows a traceback for it."""
     try:
-        yield
+        with warnings.catch_warnings():
+            # Commands say it themselves where a model promises nothing, `compile` in its summary.
+            warnings.filterwarnings("ignore", "The model (has no|is too narrow)", UserWarning)
+            yield
     except Refusal as refusal:
         message = str(refusal)
         typer.echo(

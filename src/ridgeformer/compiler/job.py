@@ -12,6 +12,8 @@ from ridgeformer.solvers import Solver, check_solver
 from ridgeformer.types import Refusal, check_number, check_whole
 
 WIDEST = 2**15
+"""More features or outputs than these make a model that is too large, with any method."""
+
 Dtype = Literal["float64", "float32"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import torch
 
@@ -54,16 +54,14 @@ class Solver(ABC):
 
 
 def check_solver(solver: Any) -> None:
-    """Refuses what is no solver, with what to write, and a preconditioner that it does not take."""
+    """Refuses what is no solver, with what to write, and a preconditioner that there is not."""
     if not isinstance(solver, Solver):
         kind = Solver.registry.get(solver, solver) if isinstance(solver, str) else solver
         example = kind.__name__ if isinstance(kind, type) else "ConjugateGradient"
         raise Refusal(f"`solver` must be a Solver, such as `{example}()`; got {solver!r}.")
-    if solver.precondition not in solver.preconditioners:
-        raise Refusal(
-            f"{solver.name} does not take the {solver.precondition} preconditioner: choose from "
-            f"{', '.join(solver.preconditioners)}."
-        )
+    if solver.precondition not in get_args(Precondition):
+        known = ", ".join(get_args(Precondition))
+        raise Refusal(f"There is no preconditioner {solver.precondition!r}: choose from {known}.")
 
 
 def solve(
