@@ -11,6 +11,7 @@ from ridgeformer.cli import options as o
 
 
 def evaluate(
+    context: typer.Context,
     model: o.SavedOrShipped,
     task: Annotated[
         list[str] | None,
@@ -32,9 +33,23 @@ def evaluate(
         Path | None, typer.Option(help="Directory of the page; results/evaluate-MODEL if left out.")
     ] = None,
 ) -> None:
-    """Measure a model on its task: against the best predictor, baselines and shifts; one page, one table."""
+    """Measure a model on its task: against the best predictor, baselines and shifts; one page, one table.
+
+    Interrupted or killed, the same command goes on where it was.
+    """
+    from ridgeformer.cli.jobs import plan
     from ridgeformer.experiments import evaluate as run
 
     named = [] if baseline == ["none"] else baseline
     where = out or Path("results") / f"evaluate-{model.absolute().name}"
-    run(model, where, tasks=task or (), prompts=prompts, seed=seed, baselines=named, steps=steps)
+    _, store = plan(context, where, None, None, None)
+    run(
+        model,
+        where,
+        tasks=task or (),
+        prompts=prompts,
+        seed=seed,
+        baselines=named,
+        steps=steps,
+        store=store,
+    )

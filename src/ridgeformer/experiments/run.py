@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryFile
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from rich.table import Table as RichTable
 
 from ridgeformer.experiments.finding import Page, Table
 from ridgeformer.types import Refusal
+from ridgeformer.whole import write_whole
 
 T = TypeVar("T")
 
@@ -80,23 +80,10 @@ def check_writable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(None, "Is a directory")
-        with NamedTemporaryFile(dir=path.parent):
+        with TemporaryFile(dir=path.parent):  # It has no name that could be left behind.
             pass
     except OSError as error:
         raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
-
-
-def write_whole(path: Path, content: bytes, by: str = "") -> None:
-    """The file is there with all of its content, or as it was before.
-
-    Writers of one file that may meet are told apart by the name in `by`.
-    """
-    part = path.with_name(f".{path.name}{by}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def terminal_table(title: str, table: Table) -> RichTable:

@@ -14,8 +14,9 @@ from ridgeformer.experiments.demonstration.softmax import CASES, softmax
 from ridgeformer.experiments.demonstration.trained import trained
 from ridgeformer.experiments.finding import Figure, Table
 from ridgeformer.experiments.picture import png
-from ridgeformer.experiments.run import Run, check_writable, write_whole
+from ridgeformer.experiments.run import Run, check_writable
 from ridgeformer.transformer.threads import one_thread_each
+from ridgeformer.whole import write_whole
 
 SHOWN = [0, 2, 4, 5, 6, 7]
 """The columns about softmax that fit a terminal; the page has all."""

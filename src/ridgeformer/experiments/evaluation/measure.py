@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -15,7 +16,8 @@ from ridgeformer.experiments.evaluation.methods import Method, of_baselines, of_
 from ridgeformer.experiments.evaluation.page import BEST, MODEL, UNAWARE
 from ridgeformer.experiments.evaluation.scores import agreement, disagreement, feature_condition
 from ridgeformer.experiments.evaluation.shifts import shifts_of
-from ridgeformer.experiments.finding import Collector, Finding, Progress, Setting
+from ridgeformer.experiments.finding import Collector, Finding, Number, Progress, Setting
+from ridgeformer.experiments.kept import Keep, at_once
 from ridgeformer.models import Model
 from ridgeformer.statistics import Estimate
 from ridgeformer.tasks import LearnableTask
@@ -83,6 +85,7 @@ def measure(
     progress: Progress = iter,
     baselines: Sequence[str] | None = None,
     steps: int | None = None,
+    keep: Keep = at_once,
 ) -> Finding:
     """The same seed gives the same numbers, except for the speed."""
     for task in tasks.values():  # before any work
@@ -102,10 +105,13 @@ def measure(
             for shift, variants in shifts_of(task).items()
             for value, variant in variants
         ]
-    collector = Collector(prompts, seed)
+    numbers: list[Number] = []
     refusals: list[dict[str, Any]] = []
-    for case in progress(cases):
-        refusals += run_case(case, collector)
+    for index, case in enumerate(progress(cases)):
+        name = f"{index}: {dict(case.where)}"
+        found, refused = keep(name, partial(measured, case, prompts, seed))
+        numbers += found
+        refusals += refused
     settings = {
         "tasks": {label: task.to_dict() for label, task in tasks.items()},
         "exact": {label: task.exact for label, task in tasks.items()},
@@ -114,7 +120,14 @@ def measure(
         "threads": torch.get_num_threads(),
         "refusals": refusals,
     }
-    return Finding("evaluation", seed, prompts, settings, MEASURES, collector.numbers)
+    return Finding("evaluation", seed, prompts, settings, MEASURES, numbers)
+
+
+def measured(case: Case, prompts: int, seed: int) -> tuple[list[Number], list[dict[str, Any]]]:
+    """The numbers of one case, and what was refused."""
+    out = Collector(prompts, seed)
+    refused = run_case(case, out)
+    return out.numbers, refused
 
 
 def run_case(case: Case, out: Collector) -> list[dict[str, Any]]:

@@ -11,7 +11,16 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from ridgeformer.experiments.finding import Collector, Finding, Number, Page, Progress
-from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, one_thread, run_all
+from ridgeformer.experiments.jobs import (
+    HERE,
+    Result,
+    Store,
+    Where,
+    code,
+    going_on,
+    one_thread,
+    run_all,
+)
 from ridgeformer.experiments.plain import from_plain, to_plain
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.registry import Registry
@@ -125,13 +134,17 @@ def run_study(
         raise Refusal(f"An interval needs at least 2 prompts, got {prompts}.")
     check_seed(seed, below=63)
     run = Run(out, "findings.json", console)
-    if where is HERE and store is None:
-        with one_thread():  # as on workers; threads that share small operations wait for each other
-            finding = study.measure(prompts, seed, run.track)
-    else:
-        store = store or Store(Path(out) / "tasks", code())
-        tasks = study.registry.registered(study).tasks(prompts, seed)
-        finding = study.gather(run_all(tasks, store, where, run.track), prompts, seed)
-    page = study.page(finding)
-    run.show(page.terminal)
-    return run.write(page, finding.to_dict())
+    if where is not HERE and store is None:
+        store = Store(Path(out) / "tasks", code())
+    with going_on(store):
+        if store is None:
+            with (
+                one_thread()
+            ):  # as on workers; threads that share small operations wait for each other
+                finding = study.measure(prompts, seed, run.track)
+        else:
+            tasks = study.registry.registered(study).tasks(prompts, seed)
+            finding = study.gather(run_all(tasks, store, where, run.track), prompts, seed)
+        page = study.page(finding)
+        run.show(page.terminal)
+        return run.write(page, finding.to_dict())
