@@ -184,10 +184,11 @@ def check_all(command, folder, signals, begin=begin):
     while left:
         out, attempt = folder / f"attempt-{attempt}", attempt + 1
         assert attempt <= 6 * len(signals), f"the command ended before {left} could be sent"
-        ended = True
+        ended, killed = True, False
         while ended and left:
+            killed = killed or left[0] == signal.SIGKILL
             ended = interrupted(command, out, left[0], moments.uniform(0, length), begin)
-            check_complete(folder, hidden=ended is not None and left[0] == signal.SIGKILL)
+            check_complete(folder, hidden=killed and ended is not None)
             if ended:
                 check_said(command, out, ended, left.pop(0))
         if ended:

@@ -21,7 +21,7 @@ from rich.console import Console
 from ridgeformer import __version__
 from ridgeformer.experiments.run import check_writable
 from ridgeformer.types import Interrupted, Refusal
-from ridgeformer.whole import remove_whole, write_whole
+from ridgeformer.whole import clear_leftovers, remove_whole, write_whole
 
 Result = dict[str, Any]
 """Plain data that JSON can hold; NaN and infinities are allowed, and tuples become lists."""
@@ -105,6 +105,7 @@ class Store:
     def prepare(self) -> None:
         """Refuses a directory that cannot be written, before any work is done."""
         check_writable(self.directory / "result.json")
+        clear_leftovers(self.directory)
 
     def key(self, task: Task) -> str:
         """Two tasks have the same key if they are described alike."""

@@ -20,7 +20,7 @@ from torch import Tensor
 from ridgeformer.transformer import Transformer
 from ridgeformer.transformer.storage import file_hash, whole_directory
 from ridgeformer.types import Refusal
-from ridgeformer.whole import remove_whole
+from ridgeformer.whole import clear_leftovers, remove_whole
 
 KEPT = 2
 """A run keeps this many of its newest checkpoints."""
@@ -65,6 +65,11 @@ def write(
         (partial / "state.json").write_text(json.dumps(state, indent=1) + "\n")
     for old in sorted((folder / "checkpoints").glob("step-*"))[:-KEPT]:
         remove_whole(old)
+
+
+def clear(folder: Path) -> None:
+    """Deletes what a run that was killed left of checkpoints that it wrote or deleted."""
+    clear_leftovers(folder / "checkpoints")
 
 
 def newest_first(folder: Path) -> Iterator[Path]:

@@ -125,6 +125,8 @@ class Run:
 
     def resume(self, say: Callable[[str], None]) -> None:
         """Restores the newest checkpoint that is not damaged."""
+        if self.group.first:
+            checkpoint.clear(self.folder)
         for path in checkpoint.newest_first(self.folder):
             try:
                 state = checkpoint.read_state(path)
