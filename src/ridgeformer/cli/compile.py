@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ridgeformer.cli import files
 from ridgeformer.cli import options as o
 
 if TYPE_CHECKING:
@@ -69,18 +70,19 @@ def compile(
     method = choices.make_solver(solver, asked)
     if steps is None and not method.smooths and not looped:
         raise Refusal(f"--steps is needed for {solver}: the number of its iterations.")
-    model = compile_solver(
-        method,
-        features=features,
-        outputs=outputs,
-        steps=steps,
-        ridge=ridge,
-        kernel=choices.make_kernel(kernel, asked),
-        dtype=dtype,
-        to=choices.make_target(attention, mlp, asked),
-        looped=looped,
-    )
-    model.save(out, force)
+    with files.busy("compiling"):
+        model = compile_solver(
+            method,
+            features=features,
+            outputs=outputs,
+            steps=steps,
+            ridge=ridge,
+            kernel=choices.make_kernel(kernel, asked),
+            dtype=dtype,
+            to=choices.make_target(attention, mlp, asked),
+            looped=looped,
+        )
+        model.save(out, force)
     typer.echo(f"{out}: {summary(model)}")
 
 

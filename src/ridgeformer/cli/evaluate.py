@@ -19,7 +19,10 @@ def evaluate(
             help="A task's name, or a recipe; may be repeated.", metavar="NAME|RECIPE.toml"
         ),
     ] = None,
-    prompts: Annotated[int, typer.Option(help="Prompts per setting.")] = 512,
+    prompts: Annotated[
+        int | None, typer.Option(help="Prompts per setting; 512, or 32 with --fast, if left out.")
+    ] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Few prompts, which shows little.")] = False,
     seed: o.Seed = 0,
     baseline: Annotated[
         list[str] | None,
@@ -41,6 +44,8 @@ def evaluate(
     from ridgeformer.experiments import evaluate as run
 
     named = [] if baseline == ["none"] else baseline
+    if prompts is None:
+        prompts = 32 if fast else 512
     where = out or Path("results") / f"evaluate-{model.absolute().name}"
     _, store = plan(context, where, None, None, None)
     run(

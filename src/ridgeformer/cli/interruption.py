@@ -6,7 +6,6 @@ Whoever keeps something raises `Interrupted` from there, with what is kept and h
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import signal
 import sys
@@ -51,7 +50,8 @@ class Interruption:
             sys.__unraisablehook__(unraisable)
             return
         number, self.caught = self.caught or signal.SIGINT, None
-        threading.Timer(AGAIN, _thread.interrupt_main, [number]).start()
+        main = threading.main_thread().ident
+        threading.Timer(AGAIN, signal.pthread_kill, [main, number]).start()
 
     @property
     def code(self) -> int:

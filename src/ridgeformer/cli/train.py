@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ridgeformer.cli import interruption
+from ridgeformer.cli import files, interruption
 from ridgeformer.cli import options as o
 
 if TYPE_CHECKING:
@@ -83,25 +83,29 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
         if not done:
             raise KeyboardInterrupt
         if group.first:
-            with console.status("measuring the model's scores"):
+            with files.busy("measuring the model's scores"):
                 model = finish(run)
             for name, score in named_scores(model.scores):
                 console.print(f"{name}: excess risk {shown(score)}", highlight=False)
             console.print(f"The model: [bold]{out / 'model'}[/bold]", soft_wrap=True)
     except KeyboardInterrupt:
-        raise Interrupted(how_to_go_on(run, group)) from None
+        raise Interrupted(how_to_go_on(run, out, group)) from None
     finally:
         group.leave()
 
 
-def how_to_go_on(run: Run | None, group: Group) -> str:
+def how_to_go_on(run: Run | None, out: Path, group: Group) -> str:
     """What an interrupted run has saved, and the command that goes on."""
-    if run is None or run.saved is None:
+    from ridgeformer.training import checkpoint
+
+    if next(checkpoint.newest_first(out), None) is None:
         return "no step was taken; the same command begins again."
     command = "The same command with --resume goes on."
     if group.size == 1:
         words = [word for word in sys.argv[1:] if word != "--resume"]
         command = f"To go on:\n  {shlex.join(['ridgeformer', *words, '--resume'])}"
+    if run is None or run.saved is None:
+        return f"no step was taken. {command}"
     return f"step {run.saved:,} of {run.recipe.training.steps:,} is saved. {command}"
 
 

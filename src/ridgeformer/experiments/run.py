@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -18,15 +18,19 @@ from rich.progress import (
     Progress,
     TextColumn,
     TimeElapsedColumn,
-    track,
+    TimeRemainingColumn,
 )
 from rich.table import Table as RichTable
 
 from ridgeformer.experiments.finding import Page, Table
+from ridgeformer.experiments.timing import in_words
 from ridgeformer.types import Refusal
 from ridgeformer.whole import write_whole
 
 T = TypeVar("T")
+
+WORTH_SAYING = 5.0
+"""Seconds; what takes less is over before it is read."""
 
 
 class Run:
@@ -43,19 +47,31 @@ class Run:
 
     def track(self, cases: Collection[T], doing: str = "measuring") -> Iterable[T]:
         """The cases, under a progress bar that vanishes."""
-        return track(cases, doing, console=self.console, transient=True)
+        with self.bars() as tracked:
+            yield from tracked(cases, doing)
 
     @contextmanager
-    def bars(self) -> Iterator[Callable[[Sequence[Any], str], Iterable[Any]]]:
+    def bars(self) -> Iterator[Callable[[Collection[Any], str], Iterable[Any]]]:
         """What tracks several loops, also one within another, under bars that vanish at the end."""
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=self.console, transient=True) as progress:
-            yield lambda cases, doing: progress.track(cases, description=doing)
+        with timed_bars(self.console) as progress:
+
+            def tracked(cases: Collection[Any], doing: str) -> Iterable[Any]:
+                # The bar of a single case has nowhere to move to, so it goes back and forth.
+                if len(cases) > 1:
+                    yield from progress.track(cases, description=doing)
+                    return
+                task = progress.add_task(doing, total=None)
+                yield from cases
+                progress.remove_task(task)
+
+            yield tracked
+
+    def say_how_long(self, seconds: float, what: str, shorter: str = "") -> None:
+        """Says beforehand about how long it takes; what takes no time needs no words."""
+        if seconds >= WORTH_SAYING:
+            less = f" {shorter}" if shorter else ""
+            said = f"{what} takes about {in_words(seconds)} at this machine's present speed.{less}"
+            self.console.print(said, highlight=False)
 
     def show(self, tables: Mapping[str, Table]) -> None:
         for title, table in tables.items():
@@ -72,6 +88,21 @@ class Run:
         self.console.print(f"The page: [bold]{self.path}[/bold]", soft_wrap=True)
         self.console.print(f"Its numbers: [bold]{self.numbers}[/bold]", soft_wrap=True)
         return self.path
+
+
+def timed_bars(console: Console) -> Progress:
+    """Progress bars that vanish, with the time that has passed and the time that is left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("so far,"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        transient=True,
+    )
 
 
 def check_writable(path: Path) -> None:

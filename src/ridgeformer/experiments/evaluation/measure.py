@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -128,6 +129,30 @@ def measured(case: Case, prompts: int, seed: int) -> tuple[list[Number], list[di
     out = Collector(prompts, seed)
     refused = run_case(case, out)
     return out.numbers, refused
+
+
+TRIED = (8, 24)
+"""On so many prompts of the task itself it is tried how long measuring takes."""
+
+
+def seconds_of(cases: Sequence[Case], prompts: int) -> float:
+    """About how long it takes to measure all cases, from a trial on few prompts here and now.
+
+    The time is linear in the prompts, and for each of them in its supports.
+    """
+    total = 0.0
+    for own in (case for case in cases if case.own):
+        seconds = []
+        for few in (TRIED[0], *TRIED):  # The first run loads what the others have.
+            before = perf_counter()
+            run_case(own, Collector(few, 0))
+            seconds.append(perf_counter() - before)
+        each = max(seconds[2] - seconds[1], 0.0) / (TRIED[1] - TRIED[0])
+        once = max(seconds[1] - each * TRIED[0], 0.0)
+        for case in cases:
+            if case.label == own.label:
+                total += once + each * prompts * case.supports / own.supports
+    return total
 
 
 def run_case(case: Case, out: Collector) -> list[dict[str, Any]]:

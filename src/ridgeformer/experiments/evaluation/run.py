@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ridgeformer.experiments.chosen import chosen_model, described, fingerprint, tasks_of
-from ridgeformer.experiments.evaluation.measure import measure
+from ridgeformer.experiments.evaluation.measure import TRIED, Case, measure, seconds_of
 from ridgeformer.experiments.evaluation.page import page_of
 from ridgeformer.experiments.finding import Finding
 from ridgeformer.experiments.jobs import Store
@@ -48,8 +48,17 @@ def evaluate(
         "experiment": "evaluate", "model": fingerprint(directory), "baselines": baselines, "steps": steps,
         "tasks": {label: task.to_dict() for label, task in chosen.items()}, "prompts": prompts, "seed": seed,
     }  # fmt: skip
+
+    def progress(cases: Sequence[Case]) -> Iterable[Case]:
+        run.say_how_long(
+            seconds_of(cases, prompts), f"Measuring {len(cases)} settings of {prompts} prompts",
+            "--fast and --baseline none are shorter." if prompts > TRIED[-1] else "",
+        )  # fmt: skip
+        return run.track(cases)
+
     with nullcontext(at_once) if store is None else kept_in(store, of) as keep:
-        finding = measure(model, chosen, prompts, seed, run.track, baselines, steps, keep)
+        run.console.print("Fitting baselines and timing a few prompts first.", highlight=False)
+        finding = measure(model, chosen, prompts, seed, progress, baselines, steps, keep)
         finding = replace(finding, settings={**described(model, directory), **finding.settings})
         page = page_of(finding)
         run.show(page.terminal)

@@ -23,6 +23,7 @@ from ridgeformer.experiments.jobs import (
 )
 from ridgeformer.experiments.plain import from_plain, to_plain
 from ridgeformer.experiments.run import Run, check_seed
+from ridgeformer.experiments.timing import slowness
 from ridgeformer.registry import Registry
 from ridgeformer.types import Refusal
 
@@ -39,6 +40,10 @@ class Study(ABC):
     """One line for the list of studies."""
     prompts: int
     """How many prompts each setting has unless the caller says otherwise."""
+    few: int = 8
+    """How many it has in a fast run, which shows little."""
+    seconds: tuple[float, float] | None = None
+    """CPU seconds that it takes, and those of each prompt; measured with the machine of `timing.UNIT`."""
 
     @abstractmethod
     def measure(self, prompts: int, seed: int, progress: Progress) -> Finding: ...
@@ -134,6 +139,12 @@ def run_study(
         raise Refusal(f"An interval needs at least 2 prompts, got {prompts}.")
     check_seed(seed, below=63)
     run = Run(out, "findings.json", console)
+    if study.seconds is not None and where is HERE:
+        once, each = study.seconds
+        fast = "--fast is shorter and shows less." if prompts > study.few else ""
+        run.say_how_long(
+            (once + each * prompts) * slowness(), f"{study.name}, {prompts} prompts,", fast
+        )
     if where is not HERE and store is None:
         store = Store(Path(out) / "tasks", code())
     with going_on(store):

@@ -17,8 +17,12 @@ from ridgeformer.experiments.plain import from_plain, to_plain
 from ridgeformer.experiments.run import Run
 from ridgeformer.experiments.theorems.base import ROUND_OFF, Outcome, Theorem, Verdict
 from ridgeformer.experiments.theorems.page import entry, verify_page
+from ridgeformer.experiments.timing import slowness
 from ridgeformer.registry import Registry
 from ridgeformer.transformer.threads import one_thread_each
+
+SECONDS = {True: 45.0, False: 180.0}
+"""CPU seconds that all theorems take, fast or not, with the machine of `timing.UNIT`."""
 
 
 def chosen(theorems: Registry[Theorem], only: Sequence[str] = ()) -> list[Theorem]:
@@ -61,6 +65,11 @@ def verify(
     run = Run(out, "results.json", console)
     if where is not HERE and store is None:
         store = Store(Path(out) / "tasks", code())
+    if where is HERE and len(theorems) == len(Theorem.registry.members):
+        run.say_how_long(
+            SECONDS[fast] * slowness(), f"Measuring {len(theorems)} statements",
+            "" if fast else "--fast is shorter; --only NAME measures one.",
+        )  # fmt: skip
     with going_on(store):
         if store is None:
             # Two threads gain little on many small problems, and where other processes want the same cores

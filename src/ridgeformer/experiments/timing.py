@@ -1,0 +1,34 @@
+"""About how long an experiment takes, from figures that were measured and the speed of this machine now."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import torch
+
+UNIT = 0.030
+"""Seconds that `one_unit` took where the figures of the studies were measured, on a machine that did nothing else."""
+
+
+def one_unit() -> float:
+    """Seconds that many small operations take now: other work on this machine counts, as it will later."""
+    x = torch.linspace(0, 1, 64, dtype=torch.float64)
+    matrix = torch.exp(-((x[:, None] - x) ** 2))
+    before = perf_counter()
+    for _ in range(300):
+        x = torch.softmax(matrix @ x, dim=0)
+    torch.linalg.eigvalsh(matrix.expand(16, 64, 64))
+    return perf_counter() - before
+
+
+def slowness() -> float:
+    """How many times longer things take here and now than where the figures were measured."""
+    return max(min(one_unit() for _ in range(3)) / UNIT, 0.1)
+
+
+def in_words(seconds: float) -> str:
+    """A duration as one says it: "10 seconds", "4 minutes", "2 hours"."""
+    for unit, name in ((3600, "hour"), (60, "minute")):
+        if seconds >= 1.5 * unit:
+            return f"{round(seconds / unit)} {name}s"
+    return f"{max(5 * round(seconds / 5), 5)} seconds"
