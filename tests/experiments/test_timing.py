@@ -1,11 +1,11 @@
 """Bars that move and have a time, and what is said beforehand of how long things take."""
 
 import io
+from importlib import import_module
 
 import pytest
 from rich.console import Console
 
-from ridgeformer.experiments.evaluation import measure as measuring
 from ridgeformer.experiments.evaluation.measure import TRIED, Case, seconds_of
 from ridgeformer.experiments.run import Run
 from ridgeformer.experiments.studies import STUDIES, run_study
@@ -82,6 +82,7 @@ def test_a_study_says_beforehand_how_long_it_takes(tmp_path, monkeypatch, prompt
 def test_the_trial_of_an_evaluation_is_linear_in_prompts_and_supports(monkeypatch):
     """Measuring takes 3 seconds and 0.1 for each prompt by the clock of this test."""
     clock = [0.0]
+    measuring = import_module("ridgeformer.experiments.evaluation.measure")
     monkeypatch.setattr(measuring, "perf_counter", lambda: clock[0])
 
     def run_case(case, out):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ridgeformer.cli import files
+from ridgeformer.cli import files, interruption
 from ridgeformer.cli import options as o
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ def compile(
             to=choices.make_target(attention, mlp, asked),
             looped=looped,
         )
+    with interruption.waiting():  # Once it is saved there is nothing left to interrupt.
         model.save(out, force)
-    typer.echo(f"{out}: {summary(model)}")
+        typer.echo(f"{out}: {summary(model)}")
 
 
 def options() -> list[Parameter]:

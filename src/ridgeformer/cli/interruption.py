@@ -23,7 +23,7 @@ GRACE = 3.0
 """Seconds after a signal in which further ones change nothing, so that what was begun is cleared away."""
 AGAIN = 0.05
 """Seconds until an interruption that was lost comes again."""
-NOTHING_KEPT = "nothing was written; the same command begins again."
+NOTHING_KEPT = "nothing new was written; run the same command again."
 
 
 class Interruption:

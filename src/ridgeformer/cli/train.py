@@ -99,7 +99,7 @@ def how_to_go_on(run: Run | None, out: Path, group: Group) -> str:
     from ridgeformer.training import checkpoint
 
     if next(checkpoint.newest_first(out), None) is None:
-        return "no step was taken; the same command begins again."
+        return "no step was taken; run the same command again."
     command = "The same command with --resume goes on."
     if group.size == 1:
         words = [word for word in sys.argv[1:] if word != "--resume"]

@@ -6,8 +6,14 @@ from time import perf_counter
 
 import torch
 
-UNIT = 0.030
+from ridgeformer.transformer.threads import one_thread_each
+
+UNIT = 0.0024
 """Seconds that `one_unit` took where the figures of the studies were measured, on a machine that did nothing else."""
+
+
+TRIAL = 0.25
+"""Seconds that it takes to see how fast this machine is."""
 
 
 def one_unit() -> float:
@@ -21,9 +27,18 @@ def one_unit() -> float:
     return perf_counter() - before
 
 
+@one_thread_each
 def slowness() -> float:
-    """How many times longer things take here and now than where the figures were measured."""
-    return max(min(one_unit() for _ in range(3)) / UNIT, 0.1)
+    """How many times longer things take here and now than where the figures were measured.
+
+    It is a mean over a quarter of a second, since other work takes time slices that are longer than a unit.
+    """
+    one_unit()  # The first one loads what the others have.
+    before, count = perf_counter(), 0
+    while perf_counter() - before < TRIAL:
+        one_unit()
+        count += 1
+    return (perf_counter() - before) / count / UNIT
 
 
 def in_words(seconds: float) -> str:
