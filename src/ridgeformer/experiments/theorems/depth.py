@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import torch
 
@@ -9,7 +11,12 @@ from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention
 from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
-from ridgeformer.experiments.theorems.hard import NEARLY, hard_for_krylov, met
+from ridgeformer.experiments.theorems.hard import (
+    NEARLY,
+    hard_for_krylov,
+    met,
+    prompt_of_modes,
+)
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
 from ridgeformer.solvers import (
     Chebyshev,
@@ -78,7 +85,8 @@ class FixedRates(Theorem):
     states = ("richardson", "chebyshev", "heavy-ball")
     measured = (
         "The errors are ‖α_t − α*‖_A over ‖α*‖_A of the numerics, tuned to the extreme eigenvalues of "
-        "A, on three kernels."
+        "A, on three kernels; and those of predictions for a target and a query in the mode at the upper end, "
+        "where all three bounds are met at every step."
     )
     see = "All three lie under their bounds; the two accelerated bounds fall far faster."
 
@@ -104,8 +112,26 @@ class FixedRates(Theorem):
                     m.by_step(solver.name, error, bound, 1e-9, reach=reach)
                 else:
                     m.compare(error[1:], bound[1:], 1e-9)
-        settings = f"3 kernels, {prompts} prompts of 24 supports, {steps} steps, λ = 0.5"
+        for condition, (solver, factor) in product((3.0, 30.0), methods):
+            upper_end(m, solver, factor, condition, steps, seed)
+        settings = (
+            f"3 kernels, {prompts} prompts of 24 supports, {steps} steps, λ = 0.5; and the mode at the upper end "
+            "for 2 condition numbers"
+        )
         return m.outcome(settings, Axes("step", "‖α_t − α*‖_A / ‖α*‖_A"))
+
+
+def upper_end(
+    m: Measurement, solver: Solver, factor: Factor, condition: float, steps: int, seed: int
+) -> None:
+    """Target and query in the mode of the largest of two eigenvalues."""
+    ends = torch.tensor([2 * condition - 1, 1.0], dtype=torch.float64)  # of K, and λ = 1
+    upper = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    prompt = prompt_of_modes(ends, upper, upper, 2, seed)
+    found = solve(solver, prompt, steps=steps, ridge=1.0).predictions
+    bound = theory.tuned_prediction_bound(factor, prompt, ridge=1.0, steps=steps)
+    name = f"{solver.name}, upper end, κ = {condition:g}"
+    m.compare_steps(name, (found - krr(prompt, ridge=1.0)).abs(), bound, 1e-5, reach=NEARLY)
 
 
 def a_norm_errors(
