@@ -17,7 +17,7 @@ from ridgeformer.compiler import (
     compile,
 )
 from ridgeformer.kernels import Exponential, Gaussian, Linear, Polynomial
-from ridgeformer.models import residual_stream, trajectory
+from ridgeformer.models import reference, residual_stream, trajectory
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
@@ -259,3 +259,65 @@ ROOM = ["--max-norm", "1", "--max-supports", "8"]
 def test_the_command_line_says_so_in_one_sentence(tmp_path, arguments, words):
     refused(cli("compile", *arguments, "--out", tmp_path / "m"), *words)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.portable
+@pytest.mark.parametrize("largest_logit", [200.0, 9.9e5])
+@pytest.mark.parametrize(
+    ("name", "precondition", "products"),
+    [
+        ("nadaraya-watson", "none", None),
+        ("nadaraya-watson", "none", GATED),
+        ("chebyshev", "row-sum", GATED),
+        ("cg", "none", GATED),
+    ],
+)
+def test_targets_that_cancel_far_from_the_origin(name, precondition, products, largest_logit):
+    """A logit is a difference of numbers up to L, whose round-off a solver that forms |a − b|² does not have. It
+    is not small beside a prediction in which targets cancel."""
+    radius, features, prompts = 8.0, 3, 24
+    lengthscale = (2 * radius**2 / largest_logit) ** 0.5
+    domain = {"max_norm": radius} | ({} if name == "nadaraya-watson" else {"max_supports": 2})
+    steps = {} if name == "nadaraya-watson" else {"steps": 3, "ridge": 0.01}
+    model = compile(
+        make_solver(name, precondition), features=features, kernel=Gaussian(lengthscale),
+        to=SoftmaxAttention(**domain, products=products), **steps,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    place = rng.standard_normal((prompts, 1, features))
+    place *= 0.85 * radius / np.linalg.norm(place, axis=2, keepdims=True)
+    near = min(0.3 * lengthscale, 0.02 * radius) * rng.standard_normal((prompts, 2, features))
+    y = np.stack([np.ones(prompts), -1 + 10.0 ** -rng.uniform(2, 6, prompts)], axis=1)[..., None]
+    query = (place + near).mean(axis=1, keepdims=True)
+    prompt = Prompt(*map(torch.from_numpy, (place + near, y, query)))
+    found = trajectory(model, prompt).predictions.numpy()
+    alone = [
+        Prompt(*(t[i : i + 1] for t in (prompt.phi, prompt.y, prompt.phi_query)))
+        for i in range(prompts)
+    ]
+    worst = max(excess_of(model, one, found[:, i : i + 1]).max() for i, one in enumerate(alone))
+    assert worst < 1
+    if largest_logit > 1e5:  # a hundred times the solver's own round-off would not do
+        assert worst > 100 / model.certificate.round_off_factor
+
+
+@pytest.mark.parametrize(("features", "tolerance"), [(2, 1.5e-7), (48, 5e-7)])
+def test_interpolated_norms_cost_less_than_is_promised(features, tolerance):
+    """Norms are worst half-way between the last knots, which one support takes in all entries, and one in none.
+    Most of such small tolerances is for the set-up."""
+    radius, supports, ridge = 8.0, 2, 1.0
+    lengthscale = (2 * radius**2 / 5e5) ** 0.5
+    model = compile(
+        make_solver("gd"), features=features, steps=2, ridge=ridge, kernel=Gaussian(lengthscale),
+        to=SoftmaxAttention(radius, supports, Interpolated(1.0, tolerance)),
+    )  # fmt: skip
+    apart = 2 * radius / 2.0**24  # of the last knots, for which n² is 2⁴⁸
+    place = np.round(0.85 * radius / features**0.5 / apart) * apart
+    rng = np.random.default_rng(0)
+    knots = place - apart * rng.integers(1000, size=(32, 1, features))
+    supported = np.concatenate([knots, knots + apart / 2], axis=1)
+    y = np.broadcast_to([[1.0], [-1.0]], (32, 2, 1)).copy()
+    prompt = Prompt(*map(torch.from_numpy, (supported, y, supported)))
+    found, exact = trajectory(model, prompt).predictions, reference(model, prompt).predictions
+    measured = float((found - exact).abs().max())
+    assert 1e-3 * model.certificate.absolute_error < measured < model.certificate.absolute_error

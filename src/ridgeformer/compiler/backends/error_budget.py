@@ -158,7 +158,7 @@ def error_budget(job: Job, domain: Domain, program: Program, bounds: Bounds) -> 
         direct=direct,
         room=RESERVE * alpha,
         least_scaling=least if program.normalised else 1.0,
-        rest=set_up_error(domain, ridge, alpha),
+        rest=set_up_error(domain, job.features, ridge, alpha),
     )
 
 
@@ -184,15 +184,20 @@ def weighted_range(program: Program, bounds: Bounds, max_target: float) -> float
     return largest
 
 
-def set_up_error(domain: Domain, ridge: float, alpha: float) -> float:
+def set_up_error(domain: Domain, features: int, ridge: float, alpha: float) -> float:
     """The error from inexact norms |x|² and the inexact last division, at 2⁻⁴⁸ of their ranges.
 
-    A logit off by δ changes K by a factor e^δ: |f − f̂| ≤ (‖y‖/λ)(‖δk‖ + ‖k‖‖δK‖/λ).
+    The squares of p entries leave at most pL/4 of 2⁻⁴⁸ in each of the two norms of a logit. A logit off by δ
+    changes K by a factor e^δ: |f − f̂| ≤ (‖y‖/λ)(‖δk‖ + ‖k‖‖δK‖/λ) for ridge regression. The constants 4 and 8
+    here, which stand for round-off and for the division, and that the same holds for iterates, are not proved:
+    tests check it.
     """
     assert domain.max_target is not None
     k, most = domain.max_supports, domain.kernel.range(domain.max_norm).most
     target = sqrt(k) * domain.max_target
-    relative = 2 * domain.largest_logit * 4 / FINE_ENOUGH
+    logits = domain.kernel.logits()
+    width = 0 if logits is None or not logits.norm else logits.features.width(features)
+    relative = 2 * domain.largest_logit * (4 + width / 4) / FINE_ENOUGH
     kernel = target / ridge * sqrt(k) * most * relative * (1 + k * most / ridge)
     division = 8 * domain.row_sums[1] * alpha / FINE_ENOUGH
     return kernel + division

@@ -126,7 +126,8 @@ class ExactBackend(Backend):
         return lowering.circuit(program)
 
     def certify(self, program: Program) -> Certificate:
-        return certify(self.job, program, attention="softmax", domain=self.domain)
+        units = self.domain.units_of_logits(self.job.features)
+        return certify(self.job, program, attention="softmax", domain=self.domain, units=units)
 
 
 class InterpolatedBackend(ExactBackend):
@@ -315,9 +316,10 @@ class DotProductBackend(Backend):
                 self.job, program, attention="softmax", domain=self.domain, absolute_error=inf
             )
         error = max(PROMISE[self.job.dtype][0], error)
-        return certify(
+        certificate = certify(
             self.job, program, attention="softmax", domain=self.domain, relative_error=error
         )
+        return replace(certificate, updates_unproved=promise.updates_unproved)
 
 
 class SmootherBackend(Backend):
@@ -370,11 +372,12 @@ class SmootherBackend(Backend):
         return lowering.circuit(program)
 
     def certify(self, program: Program) -> Certificate:
-        error = PROMISE[self.job.dtype][0]
-        if self.logits.norm and not self.gated:
-            # Both norms in a logit are interpolated, and a logit off by δ changes its weight by e^δ.
-            error = max(error, 4 * self.domain.largest_logit * 4 / FINE_ENOUGH)
+        units = self.domain.units_of_logits(self.job.features)
+        if units and not self.gated:
+            # Norms are interpolated up to pL/4 of 2⁻⁴⁸, by sums over many knots.
+            interpolated = self.logits.features.width(self.job.features) / FINE_ENOUGH
+            units += (64 + 0.5 * interpolated / UNIT[self.job.dtype]) * self.domain.largest_logit
         certificate = certify(
-            self.job, program, attention="softmax", domain=self.domain, relative_error=error
+            self.job, program, attention="softmax", domain=self.domain, units=units
         )
         return replace(certificate, max_supports=self.max_supports, ridge=None)

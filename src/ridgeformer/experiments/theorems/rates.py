@@ -35,7 +35,7 @@ class RowSumRate(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         kernel, ridge, supports = Gaussian(0.7), 0.2, 16
-        steps, prompts = (16, 8) if fast else (48, 64)
+        steps, prompts = (16, 32) if fast else (48, 64)
         task = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.4)
         prompt = task.draw(prompts, seed).inside(1.5)
         interval = EagerMachine(prompt, kernel, ridge).interval("row-sum")
