@@ -231,9 +231,12 @@ def chosen_grid(products: Interpolated, budget: ErrorBudget, outputs: int, one_b
         if grid is not None and squares * grid.intervals <= COMFORTABLE:
             break
     if grid is None:
+        least = budget.spent(Grid(2))
+        why = f"is below the {least:.3g} that round-off alone may cost in this domain"
+        if least < products.tolerance:
+            why = "leaves no room for the round-off of products that are as fine in this domain"
         raise Refusal(
-            f"`tolerance` {products.tolerance:g} is below what can be promised in this domain, where "
-            f"round-off alone may cost {budget.spent(Grid(2)):.3g}: ask for more, or use `products=Exact()`."
+            f"`tolerance` {products.tolerance:g} {why}: ask for more, or use `products=Exact()`."
         )
     if squares * grid.intervals > WIDEST:
         raise Refusal(
