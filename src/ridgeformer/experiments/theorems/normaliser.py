@@ -14,8 +14,7 @@ from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, SoftmaxAttention
 from ridgeformer.compiler.job import Dtype
 from ridgeformer.experiments.theorems.base import DOMINATES, Axes, Measurement, Outcome, Theorem
-from ridgeformer.experiments.theorems.cases import compiled
-from ridgeformer.experiments.theorems.softmax import two_ends
+from ridgeformer.experiments.theorems.cases import compiled, two_ends
 from ridgeformer.kernels import Exponential
 from ridgeformer.solvers import GradientDescent
 from ridgeformer.tasks import Prompt
