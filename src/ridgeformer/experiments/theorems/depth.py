@@ -9,7 +9,7 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import RATES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.hard import (
     NEARLY,
@@ -36,6 +36,7 @@ STEPS = Axes("step", "|f_t − f*|, worst query")
 
 class CGRate(Theorem):
     name = "cg-rate"
+    group = RATES
     title = "Conjugate gradients converge with √κ"
     states = ("conjugate-gradients",)
     measured = "The predictions are those that a compiled transformer holds after t steps."
@@ -81,6 +82,7 @@ def hardest(m: Measurement, condition: float, steps: int, seed: int) -> None:
 
 class FixedRates(Theorem):
     name = "fixed-coefficient-rates"
+    group = RATES
     title = "Gradient descent takes κ, Chebyshev and heavy ball √κ"
     states = ("richardson", "chebyshev", "heavy-ball")
     measured = (
@@ -146,6 +148,7 @@ def a_norm_errors(
 
 class ChebyshevWorstMode(Theorem):
     name = "chebyshev-worst-mode"
+    group = RATES
     title = "Chebyshev's worst mode is the theorem's, exactly"
     states = ("chebyshev",)
     measured = (

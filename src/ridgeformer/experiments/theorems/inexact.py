@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer.compiler import HeadPairs, SoftmaxAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import ERRORS, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.experiments.theorems.hard import hard_modes
 from ridgeformer.kernels import Linear
@@ -84,6 +84,7 @@ def energy_left(m: Measurement, size: float, steps: int, reach: float, seed: int
 
 class AmplifiedErrors(Theorem):
     name = "amplified-errors"
+    group = ERRORS
     title = "CG may multiply an error of its products by κ with every step"
     states = ("inexact-cg",)
     measured = (

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ridgeformer.analysis import Probe, Score, probe_new_parts, probe_vectors
 from ridgeformer.analysis.directions import orthonormal, outside, unit
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import MECHANISM, Axes, Line, Outcome, Theorem
 from ridgeformer.experiments.theorems.mechanism import EXACT, TASK, model_of
 from ridgeformer.kernels import Linear
 from ridgeformer.solvers import ConjugateGradient, EagerMachine, solve
@@ -28,6 +28,7 @@ LETTERS = {"alpha": "α", "r": "r", "p": "p"}
 
 class Probes(Theorem):
     name = "probes"
+    group = MECHANISM
     title = "Probes find the vectors of CG, and nothing new in random weights"
     states = ("new-part",)
     measured = (

@@ -12,7 +12,7 @@ from ridgeformer.compiler import Interpolated, SoftmaxAttention
 from ridgeformer.compiler.backends.softmax_attention import DigitBackend, InterpolatedBackend
 from ridgeformer.compiler.compile import backend_for
 from ridgeformer.compiler.job import Job
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import SIZES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import ball, compiled, prediction_errors
 from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.kernels import Gaussian
@@ -41,6 +41,7 @@ def exponent(counts: list[int], sizes: list[float]) -> float:
 
 class WidthLaw(Theorem):
     name = "width-law"
+    group = SIZES
     title = "Squares take a width proportional to k, digits one proportional to log k"
     states = ("interpolated-products", "digit-products")
     measured = (
@@ -99,6 +100,7 @@ def with_outlier(prompt: Prompt) -> Prompt:
 
 class RelativeProducts(Theorem):
     name = "relative-products"
+    group = SIZES
     title = "What errors relative to 1/D buy: √k over a domain, and more on most prompts"
     states = ("relative-products",)
     measured = (
@@ -177,6 +179,7 @@ def dual_weights(prompt: Prompt) -> torch.Tensor:
 
 class DigitProducts(Theorem):
     name = "digit-products"
+    group = SIZES
     title = "A product by M digits errs by a quarter of the last one, and nowhere by more"
     states = ("digit-products",)
     measured = (
@@ -231,6 +234,7 @@ def at_thresholds(digits: int, rng: np.random.Generator, count: int) -> tuple[Pr
 
 class DepthAndWidth(Theorem):
     name = "depth-and-width"
+    group = SIZES
     title = "Ridge regression to ε, for every prompt of a domain, with stated depth and width"
     states = ("depth-and-width",)
     measured = (

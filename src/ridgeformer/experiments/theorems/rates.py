@@ -6,7 +6,7 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention, SoftmaxAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import ERRORS, RATES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.hard import NEARLY, hard_for_outputs
@@ -25,6 +25,7 @@ from ridgeformer.tasks import KernelDraw, Prompt
 
 class RowSumRate(Theorem):
     name = "row-sum-rate"
+    group = RATES
     title = "Softmax Richardson takes κ' steps per digit, Chebyshev √κ'"
     states = ("row-sums",)
     measured = (
@@ -63,6 +64,7 @@ class RowSumRate(Theorem):
 
 class SeveralOutputs(Theorem):
     name = "several-outputs"
+    group = RATES
     title = "Block CG is at least as fast as its outputs apart, and no rate is better for all"
     states = ("several-outputs",)
     measured = (
@@ -163,6 +165,7 @@ def one_support(m: Measurement, seed: int) -> None:
 
 class InexactCG(Theorem):
     name = "inexact-cg"
+    group = ERRORS
     title = "Errors of the mat-vec add up, and no faster than the steps"
     states = ("inexact-cg",)
     measured = (

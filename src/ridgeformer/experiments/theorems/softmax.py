@@ -7,7 +7,7 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import HeadPairs, Interpolated, SoftmaxAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import SOFTMAX, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import ball, compiled, two_ends
 from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.experiments.theorems.set_up import set_up
@@ -20,6 +20,7 @@ from ridgeformer.theory.interpolation import Range
 
 class InterpolatedProducts(Theorem):
     name = "interpolated-products"
+    group = SOFTMAX
     title = "A ReLU MLP keeps its certificate, and the floor falls as width⁻²"
     states = ("interpolated-products",)
     measured = (
@@ -87,6 +88,7 @@ def interpolated_product(
 
 class DotProducts(Theorem):
     name = "dot-products"
+    group = SOFTMAX
     title = "2h softmax heads give dot products to order ε²ʰ"
     states = ("dot-products",)
     measured = (
@@ -136,6 +138,7 @@ def operator_error(
 
 class RowSumSpectrum(Theorem):
     name = "row-sum-spectrum"
+    group = SOFTMAX
     title = "Softmax preconditions, and no further than the supports coincide"
     states = ("row-sums",)
     measured = "The extreme eigenvalues of D⁻¹A against both ends of the interval."
@@ -172,6 +175,7 @@ class RowSumSpectrum(Theorem):
 
 class SmootherLimits(Theorem):
     name = "temperature"
+    group = SOFTMAX
     title = "One head is a mean when hot and a nearest neighbour when cold"
     states = ("smoother-temperature",)
     measured = "The predictions of one compiled head."

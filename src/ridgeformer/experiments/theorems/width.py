@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import WIDTH, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.experiments.theorems.sizes import same
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
@@ -34,6 +34,7 @@ def drawn(kernel: Kernel, prompts: int, seed: int) -> Prompt:
 
 class WidthRank(Theorem):
     name = "width-rank"
+    group = WIDTH
     title = "Truncating to rank m costs exactly σ/(λ(λ + σ))"
     states = ("width-rank",)
     measured = "The eigen-truncation of K to rank m must differ by exactly the lower bound."
@@ -63,6 +64,7 @@ def of_kernels_and_ranks(prompts: int) -> str:
 
 class WidthBounds(Theorem):
     name = "width-bounds"
+    group = WIDTH
     title = "No matrix of rank m is nearer to K, and every one keeps the bound"
     states = ("width-rank",)
     measured = (
@@ -131,6 +133,7 @@ def met_by_others(prompts: int, seed: int) -> Iterator[tuple[str, Tensor, Tensor
 
 class EffectiveDimension(Theorem):
     name = "effective-dimension"
+    group = WIDTH
     title = "Beyond the effective dimension eigenvalues are small"
     states = ("effective-dimension",)
     measured = (
@@ -205,6 +208,7 @@ def equal_eigenvalues(m: Measurement) -> None:
 
 class QueryError(Theorem):
     name = "query-error"
+    group = WIDTH
     title = "The query's own error is not negligible"
     states = ("query-error",)
     measured = "Kernels truncated to seven ranks, and both cases of equality."
