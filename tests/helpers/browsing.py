@@ -26,8 +26,8 @@ def started_browser():
         started.close()
 
 
-def opened(browser, path, width):
-    """The page, after its figures are drawn, and everything that went wrong on the way."""
+def watched(browser, width):
+    """A page that is off the network, and a list of everything that goes wrong on it."""
     # Offline: whatever is asked of the network fails, and is told.
     context = browser.new_context(viewport={"width": width, "height": 768}, offline=True)
     page, troubles = context.new_page(), []
@@ -38,7 +38,21 @@ def opened(browser, path, width):
         "request",
         lambda request: None if request.url.startswith(("file:", "data:", "blob:")) else troubles.append(request.url),
     )  # fmt: skip
+    return page, troubles
+
+
+def opened(browser, path, width):
+    """The page, after its figures are drawn, and everything that went wrong on the way."""
+    page, troubles = watched(browser, width)
     page.goto(path.as_uri())
     page.wait_for_function("window.Plotly !== undefined && document.readyState === 'complete'")
     page.wait_for_timeout(500)
+    return page, troubles
+
+
+def opened_explorer(browser, path, width, view=""):
+    """The explorer with the view that a link names, after it was drawn once, and what went wrong on the way."""
+    page, troubles = watched(browser, width)
+    page.goto(f"{path.as_uri()}#{view}")
+    page.wait_for_function("document.body.dataset.ready === 'yes'")
     return page, troubles

@@ -46,19 +46,30 @@ export class Matrix {
   addDense(x, out, first, stop) {
     const { rows, columns, data } = this;
     const whole = rows - (rows % 4);
-    for (let i = first; i < stop; i++) {
-      const from = i * rows, to = i * columns;
-      // Four rows at a time: the sum is loaded and stored once for four products.
+    for (let i = first; i < stop; i += 2) {
+      // Four rows of W meet two of x at a time, so that few numbers are loaded for many products.
+      const from = i * rows, to = i * columns, pair = i + 1 < stop;
+      const from2 = pair ? from + rows : from, to2 = to + columns;
       for (let r = 0; r < whole; r += 4) {
         const a = x[from + r], b = x[from + r + 1], c = x[from + r + 2], d = x[from + r + 3];
         const at = r * columns, bt = at + columns, ct = bt + columns, dt = ct + columns;
+        if (!pair) {
+          for (let j = 0; j < columns; j++) {
+            out[to + j] += a * data[at + j] + b * data[bt + j] + c * data[ct + j] + d * data[dt + j];
+          }
+          continue;
+        }
+        const e = x[from2 + r], f = x[from2 + r + 1], g = x[from2 + r + 2], h = x[from2 + r + 3];
         for (let j = 0; j < columns; j++) {
-          out[to + j] += a * data[at + j] + b * data[bt + j] + c * data[ct + j] + d * data[dt + j];
+          const s = data[at + j], t = data[bt + j], u = data[ct + j], v = data[dt + j];
+          out[to + j] += a * s + b * t + c * u + d * v;
+          out[to2 + j] += e * s + f * t + g * u + h * v;
         }
       }
       for (let r = whole; r < rows; r++) {
-        const a = x[from + r], at = r * columns;
+        const a = x[from + r], at = r * columns, e = x[from2 + r];
         for (let j = 0; j < columns; j++) out[to + j] += a * data[at + j];
+        if (pair) for (let j = 0; j < columns; j++) out[to2 + j] += e * data[at + j];
       }
     }
   }
@@ -66,7 +77,6 @@ export class Matrix {
 
 /** Each row of `out` is set to the bias, or to 0. */
 export function fillRows(out, bias, columns, first, stop) {
-  for (let i = first; i < stop; i++) {
-    for (let j = 0; j < columns; j++) out[i * columns + j] = bias ? bias[j] : 0;
-  }
+  if (!bias) return void out.fill(0, first * columns, stop * columns);
+  for (let i = first; i < stop; i++) out.set(bias, i * columns);
 }

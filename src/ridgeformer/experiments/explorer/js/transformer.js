@@ -31,6 +31,8 @@ export class Transformer {
       const [heads, size, width] = tensors[`${name}.attn.W_O`].shape;
       block.O = new Matrix(heads * size, width, get(`${name}.attn.W_O`));
       block.bO = get(`${name}.attn.b_O`);
+      const part = size * width, weights = block.O.data;
+      block.speaks = Array.from({ length: heads }, (_, h) => weights.subarray(h * part, (h + 1) * part).some((w) => w !== 0));
       if (config.d_mlp) {
         block.in = { W: matrix(`${name}.mlp.W_in`), b: get(`${name}.mlp.b_in`) };
         block.out = { W: matrix(`${name}.mlp.W_out`) };
@@ -112,17 +114,18 @@ export class Transformer {
 
   /** Adds to `out` what the heads read. */
   attend(block, stream, out, pass, isOff) {
-    const { n_heads: heads, d_head: size, d_model: d } = this.config;
+    const { n_heads: heads, d_head: size } = this.config;
+    addRow(out, block.bO, pass.n);
+    if (!block.speaks.some(Boolean)) return;
     const x = this.normed(stream, block.norms.ln1, pass.n);
     const [q, k, v] = ["Q", "K", "V"].map((c) => this.project(block, x, pass.n, c));
     const mixed = new Float64Array(pass.n * heads * size);
     for (let h = 0; h < heads; h++) {
-      if (isOff(h)) continue;
+      if (!block.speaks[h] || isOff(h)) continue; // what it reads would be multiplied by 0
       const head = { q, k, v, mixed, from: h * size, width: heads * size, size };
       if (this.config.attention === "linear") this.mixLinear(head, pass);
       else this.mixSoftmax(head, pass);
     }
-    for (let i = 0; i < pass.n; i++) for (let j = 0; j < d; j++) out[i * d + j] += block.bO[j];
     block.O.addProduct(mixed, out, 0, pass.n);
   }
 
@@ -158,74 +161,81 @@ export class Transformer {
   }
 
   mixSoftmax({ q, k, v, mixed, from, width, size }, { n, context }) {
-    const weights = new Float64Array(context + 1);
+    const scores = new Float64Array(context + 1), sum = new Float64Array(size);
+    const values = rowsOf(v, context, width, from, size), keys = columnsOf(k, context, width, from, size);
     for (let j = 0; j < n; j++) {
-      const count = this.weigh(weights, q, k, j, { from, width, size }, context);
-      for (let i = 0; i < count; i++) {
-        const at = this.readAt(i, j, context) * width + from;
-        for (let b = 0; b < size; b++) mixed[j * width + from + b] += weights[i] * v[at + b];
+      const at = j * width + from;
+      const count = this.weigh(scores, q, k, keys, at, j, context, size);
+      const shared = Math.min(count, context), whole = shared - (shared % 4);
+      sum.fill(0);
+      for (let i = 0; i < whole; i += 4) { // four at a time: the sum is loaded and stored once for four products
+        const r = i * size, c = scores[i], d = scores[i + 1], e = scores[i + 2], f = scores[i + 3];
+        for (let b = 0; b < size; b++) {
+          sum[b] += c * values[r + b] + d * values[r + size + b] + e * values[r + 2 * size + b] + f * values[r + 3 * size + b];
+        }
       }
+      for (let i = whole; i < shared; i++) {
+        for (let b = 0; b < size; b++) sum[b] += scores[i] * values[i * size + b];
+      }
+      if (count > context) for (let b = 0; b < size; b++) sum[b] += scores[context] * v[at + b];
+      for (let b = 0; b < size; b++) mixed[at + b] = sum[b];
     }
   }
 
-  /** What reader j reads as its i-th: the context, and a query after it itself. */
-  readAt(i, j, context) {
-    return i < context ? i : j;
-  }
-
-  /** How many tokens reader j reads. */
+  /** How many tokens reader j reads: the context, or as much of it as it may see, and a query after it itself. */
   visible(j, context) {
     if (this.config.mask === "causal" && j < context) return j + 1;
     return j < context || this.config.mask === "context" ? context : context + 1;
   }
 
-  /** Fills in the softmax of reader j's scores, and returns how many there are. */
-  weigh(weights, q, k, j, { from, width, size }, context) {
-    const count = this.visible(j, context);
-    let largest = -Infinity, sum = 0;
-    for (let i = 0; i < count; i++) {
-      const at = this.readAt(i, j, context) * width + from;
-      let score = 0;
-      for (let a = 0; a < size; a++) score += q[j * width + from + a] * k[at + a];
-      weights[i] = this.config.attn_scale * score;
-      if (weights[i] > largest) largest = weights[i];
+  /** Fills in the scores of reader j, whose query is at q[at …], and returns how many there are. */
+  score(scores, q, k, keys, at, j, context, size) {
+    const count = this.visible(j, context), shared = Math.min(count, context), scale = this.config.attn_scale;
+    scores.fill(0, 0, shared);
+    for (let a = 0; a < size; a++) {
+      const query = scale * q[at + a], row = a * context;
+      for (let i = 0; i < shared; i++) scores[i] += query * keys[row + i];
     }
-    for (let i = 0; i < count; i++) sum += weights[i] = Math.exp(weights[i] - largest);
-    for (let i = 0; i < count; i++) weights[i] /= sum;
+    if (count > context) {
+      let own = 0;
+      for (let a = 0; a < size; a++) own += q[at + a] * k[at + a];
+      scores[context] = scale * own;
+    }
+    return count;
+  }
+
+  /** The softmax of those scores. */
+  weigh(scores, q, k, keys, at, j, context, size) {
+    const count = this.score(scores, q, k, keys, at, j, context, size);
+    let largest = -Infinity, total = 0;
+    for (let i = 0; i < count; i++) if (scores[i] > largest) largest = scores[i];
+    for (let i = 0; i < count; i++) total += scores[i] = Math.exp(scores[i] - largest);
+    for (let i = 0; i < count; i++) scores[i] /= total;
     return count;
   }
 
   /** The matrix [reader, read] of one head in the i-th block that was applied. */
   attention(pass, i, head) {
-    const { n_heads: heads, d_head: size, attention, attn_scale: scale } = this.config;
+    const { n_heads: heads, d_head: size, attention } = this.config;
     const { n, context, order, streams } = pass;
     const block = this.blocks[order[i]];
     const x = this.normed(streams[2 * i], block.norms.ln1, n);
     const [q, k] = ["Q", "K"].map((c) => this.project(block, x, n, c));
-    const part = { from: head * size, width: heads * size, size };
-    const map = new Float64Array(n * n), weights = new Float64Array(context + 1);
+    const width = heads * size, keys = columnsOf(k, context, width, head * size, size);
+    const map = new Float64Array(n * n), scores = new Float64Array(context + 1);
     for (let j = 0; j < n; j++) {
-      let count = this.visible(j, context);
-      if (attention === "softmax") this.weigh(weights, q, k, j, part, context);
-      for (let r = 0; r < count; r++) {
-        const at = this.readAt(r, j, context);
-        if (attention === "linear") {
-          let score = 0;
-          for (let a = 0; a < size; a++) {
-            score += q[j * part.width + part.from + a] * k[at * part.width + part.from + a];
-          }
-          weights[r] = scale * score;
-        }
-        map[j * n + at] = weights[r];
-      }
+      const at = j * width + head * size;
+      const count = attention === "softmax" ? this.weigh(scores, q, k, keys, at, j, context, size)
+        : this.score(scores, q, k, keys, at, j, context, size);
+      for (let i = 0; i < count; i++) map[j * n + (i < context ? i : j)] = scores[i];
     }
     return map;
   }
 
   /** Adds to `out` what the MLP writes. */
   transform(block, stream, out, n) {
-    const { d_model: d, d_mlp: width, mlp } = this.config;
-    for (let i = 0; i < n; i++) for (let j = 0; j < d; j++) out[i * d + j] += block.bOut?.[j] ?? 0;
+    const { d_mlp: width, mlp } = this.config;
+    if (block.bOut) addRow(out, block.bOut, n);
     if (!width) return;
     const x = this.normed(stream, block.norms.ln2, n);
     const hidden = new Float64Array(n * width);
@@ -235,10 +245,10 @@ export class Transformer {
       const gate = new Float64Array(n * width);
       fillRows(gate, block.gate.b, width, 0, n);
       block.gate.W.addProduct(x, gate, 0, n);
-      for (let i = 0; i < hidden.length; i++) hidden[i] *= activations.relu(gate[i]);
+      for (let i = 0; i < n * width; i++) hidden[i] = gate[i] > 0 ? gate[i] * hidden[i] : 0;
     } else {
       const activation = activations[mlp];
-      for (let i = 0; i < hidden.length; i++) hidden[i] = activation(hidden[i]);
+      for (let i = 0; i < n * width; i++) hidden[i] = activation(hidden[i]);
     }
     block.out.W.addProduct(hidden, out, 0, n);
   }
@@ -267,6 +277,25 @@ export class Transformer {
     this.unembed.W.addProduct(this.normed(rows, this.finalNorm, n), out, 0, n);
     return out;
   }
+}
+
+/** One head's part of the first rows, closely packed. */
+function rowsOf(all, rows, width, from, size) {
+  const part = new Float64Array(rows * size);
+  for (let i = 0; i < rows; i++) for (let a = 0; a < size; a++) part[i * size + a] = all[i * width + from + a];
+  return part;
+}
+
+/** The same by columns. */
+function columnsOf(all, rows, width, from, size) {
+  const part = new Float64Array(rows * size);
+  for (let i = 0; i < rows; i++) for (let a = 0; a < size; a++) part[a * rows + i] = all[i * width + from + a];
+  return part;
+}
+
+function addRow(out, row, n) {
+  const d = row.length;
+  for (let i = 0; i < n; i++) for (let j = 0; j < d; j++) out[i * d + j] += row[j];
 }
 
 /** The matrices of all heads, [heads, d_model, d_head], as one of d_model × (heads·d_head). */
