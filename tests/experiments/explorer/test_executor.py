@@ -81,7 +81,9 @@ def allowance(model, prompt, steps, expected):
         again = Prompt(prompt.phi[:, order], prompt.y[:, order], prompt.phi_query)
         found = trajectory(model, again, steps=steps).predictions[:, 0, :, 0]
         spread = torch.maximum(spread, (found - expected).abs().amax(1))
-    return torch.clamp(100 * spread.cummax(0).values, min=NEAR * max(1.0, float(expected.abs().max())))
+    return torch.clamp(
+        100 * spread.cummax(0).values, min=NEAR * max(1.0, float(expected.abs().max()))
+    )
 
 
 @pytest.mark.parametrize("shown", COMPILED, ids=lambda shown: shown.name)

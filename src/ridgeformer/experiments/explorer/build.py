@@ -27,7 +27,9 @@ def modules() -> dict[str, str]:
 def import_map() -> dict[str, Any]:
     """Where each module is: in the page itself, since a page without a server can import no files."""
     packed = {name: base64.b64encode(text.encode()).decode() for name, text in modules().items()}
-    return {"imports": {name: f"data:text/javascript;base64,{text}" for name, text in packed.items()}}
+    return {
+        "imports": {name: f"data:text/javascript;base64,{text}" for name, text in packed.items()}
+    }
 
 
 @cache

@@ -103,7 +103,11 @@ class Compiled:
             model = self.compile(ridge)
             with TemporaryDirectory() as directory:
                 model.save(Path(directory) / "model")
-                yield {"ridge": ridge, "bound": self.bound(model), **packed(Path(directory) / "model")}
+                yield {
+                    "ridge": ridge,
+                    "bound": self.bound(model),
+                    **packed(Path(directory) / "model"),
+                }
 
     def bound(self, model: CompiledModel) -> dict[str, Any] | None:
         """The factor of each step in the theorems on depth, or what the reader's data make of it."""

@@ -20,6 +20,7 @@ let state = parse(location.hash);
 let points = pointsOf(state);
 let result = null;
 let running = null;
+let waiting = null;
 
 function entry(name) {
   return SHOWN.models.find((m) => m.name === name);
@@ -144,12 +145,12 @@ function draw() {
     const earlier = looked.readings.filter((r) => r.place < scrubbed.place).slice(-5);
     earlier.forEach((r) => curves.push({ xs, ys: r.values, kind: `${kindOf(looked)} earlier` }));
   }
-  curves.push({ xs, ys: exact.ridge.predictions, kind: "exact" });
   for (const pass of [trained, main]) {
     if (!pass || pass.why) continue;
     const ys = pass === looked ? scrubbed.values : pass.predictions;
     curves.push({ xs, ys, kind: kindOf(pass) });
   }
+  curves.push({ xs, ys: exact.ridge.predictions, kind: "exact" });
   curve.show(points, state.selected, curves);
   part("refusal").textContent = main.why ? `The compiled model refuses this prompt: ${main.why}. That is outside its certificate.` : "";
   drawErrors(looked, scrubbed);
@@ -185,7 +186,7 @@ function factorsOf(bound, condition, errors) {
 }
 
 /** What one label does, found by turning it. */
-async function drawInfluence() {
+function drawInfluence() {
   const { prompt, exact, main, trained } = result, i = state.selected;
   const plot = part("influence").querySelector(".plot");
   if (!(i >= 0 && i < points.length)) return plot.replaceChildren();
@@ -207,27 +208,35 @@ async function drawInfluence() {
 
 /** Computes and draws once; what is asked meanwhile is done afterwards, and only the last of it. */
 async function refresh({ dragging = false, view = false } = {}) {
-  if (running) return void (running = { dragging: running.dragging && dragging, again: true });
-  running = {};
+  if (running) {
+    running = { dragging: dragging && (running.dragging ?? true), again: true };
+    return;
+  }
   do {
     running = {};
     try {
       if (!view || !result) await compute(dragging ? DRAG : REST);
       draw();
       if (!dragging) {
-        await drawInfluence();
-        history.replaceState(null, "", `#${format(state)}`);
+        drawInfluence();
+        remember();
       }
     } catch (error) {
+      running = null;
       part("refusal").textContent = `This page cannot show that: ${error.message}`;
       throw error;
-    } finally {
-      if (running.again) dragging = running.dragging;
-      view = false;
-      if (!running.again) running = null;
     }
+    ({ dragging = false } = running);
+    view = false;
+    if (!running.again) running = null;
   } while (running);
   document.body.dataset.ready = "yes";
+}
+
+/** Puts the view into the address once the reader pauses: browsers do not like it to change all the time. */
+function remember() {
+  clearTimeout(waiting);
+  waiting = setTimeout(() => history.replaceState(null, "", `#${format(state)}`), 150);
 }
 
 /** Changes what is chosen. Only a change of the view leaves the models' results as they are. */

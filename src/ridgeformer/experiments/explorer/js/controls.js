@@ -1,6 +1,6 @@
 // The controls: every one has a label, works by keyboard, and shows its value.
 
-import { html, short } from "draw";
+import { fill, html, short } from "draw";
 
 const SLIDERS = {
   condition: { label: "Condition number κ of the features", from: 0, to: 2, step: 0.02, power: true },
@@ -41,20 +41,13 @@ export class Controls {
 
   select(options, name) {
     const made = html("select");
-    this.fill(made, options);
+    fill(made, options);
     made.addEventListener("change", () => {
       const change = { [name]: name === "ridge" ? Number(made.value) : made.value };
       const other = name !== "ridge";
       this.choose(other ? { ...change, position: -1, off: "", head: 0, token: "" } : change);
     });
     return made;
-  }
-
-  fill(select, options) {
-    const wanted = JSON.stringify(options);
-    if (select.dataset.options === wanted) return;
-    select.dataset.options = wanted;
-    select.replaceChildren(...options.map(([value, label]) => html("option", { value }, label)));
   }
 
   slider(name, { from, to, step, power }) {
@@ -105,10 +98,10 @@ export class Controls {
     Object.assign(this, { state, position, main, last: looked.pass?.order.length ?? 0 });
     const here = this.shown.models.filter((m) => m.world === state.world);
     const world = this.shown.worlds[state.world];
-    this.fill(this.rows.model.input, here.filter((m) => !m.trained).map((m) => [m.name, m.label]));
+    fill(this.rows.model.input, here.filter((m) => !m.trained).map((m) => [m.name, m.label]));
     const trained = here.filter((m) => m.trained).map((m) => [m.name, m.label]);
-    this.fill(this.rows.trained.input, [...trained, ["none", trained.length ? "none" : "none for this kernel"]]);
-    this.fill(this.rows.ridges.input, world.ridges.map((r) => [String(r), String(r)]));
+    fill(this.rows.trained.input, [...trained, ["none", trained.length ? "none" : "none for this kernel"]]);
+    fill(this.rows.ridges.input, world.ridges.map((r) => [String(r), String(r)]));
     for (const name of ["world", "model", "trained"]) this.rows[name].input.value = state[name];
     this.rows.ridges.input.value = String(state.ridge);
     const knobs = this.worlds[state.world].knobs, many = world.ridges.length > 1;

@@ -43,6 +43,14 @@ export function path(points, low = -1e4, high = 1e4) {
   return text;
 }
 
+/** Puts options, pairs of a value and a label, into a select, unless they are there. */
+export function fill(select, options) {
+  const wanted = JSON.stringify(options);
+  if (select.dataset.options === wanted) return;
+  select.dataset.options = wanted;
+  select.replaceChildren(...options.map(([value, label]) => html("option", { value }, label)));
+}
+
 /** A short form of a number, for people. */
 export function short(value) {
   if (value === 0) return "0";

@@ -1,6 +1,6 @@
 // What is inside the model that is looked at: words on a layer, the residual stream, attention, and its heads.
 
-import { html } from "draw";
+import { fill, html } from "draw";
 import { heat } from "heat";
 import { blockWords, headName, pretty, trainedWords } from "words";
 
@@ -18,8 +18,7 @@ export class Inside {
   }
 
   show(looked, position, scrubbed, state, prompt) {
-    const layer = position ? looked.config?.sites : null;
-    Object.assign(this, { looked, position, state, prompt, layer });
+    Object.assign(this, { looked, position, state, prompt });
     const sites = looked.model.config.sites;
     const described = position && sites ? sites.layers[looked.pass.order[position - 1]] : null;
     this.showWords(described, scrubbed);
@@ -57,7 +56,7 @@ export class Inside {
   showStream() {
     const { looked, position, state } = this, { pass, model } = looked;
     const d = model.config.d_model, tokens = this.tokens();
-    this.options(this.token, tokens.map(([value, label]) => [value, label]));
+    fill(this.token, tokens.map(([value, label]) => [value, label]));
     const chosen = tokens.find(([value]) => value === state.token) ?? tokens[0];
     this.token.value = chosen[0];
     this.row = chosen[2];
@@ -93,7 +92,7 @@ export class Inside {
     const { model, pass } = looked, count = position ? model.config.n_heads : 0;
     const used = model.config.sites ? described?.attention.length ?? 0 : count;
     const names = Array.from({ length: used }, (_, h) => `head ${h}${described ? `: ${headName(described.attention[h])}` : ""}`);
-    this.options(this.head, names.map((name, h) => [String(h), name]));
+    fill(this.head, names.map((name, h) => [String(h), name]));
     const head = Math.min(state.head, Math.max(0, used - 1));
     this.head.value = String(head);
     list.replaceChildren(...names.map((name, h) => this.box(name, `${position - 1}.${h}`, described?.attention[h]?.roles[0])));
@@ -134,12 +133,5 @@ export class Inside {
     for (let i = 0; i < pass.context; i++) rows.push(i);
     for (let i = pass.context; i < pass.n; i += Math.max(1, Math.floor((pass.n - pass.context) / 16))) rows.push(i);
     heat(this.map, rows.length, pass.context, (r, c) => scores[rows[r] * pass.n + c]);
-  }
-
-  options(select, options) {
-    const wanted = JSON.stringify(options);
-    if (select.dataset.options === wanted) return;
-    select.dataset.options = wanted;
-    select.replaceChildren(...options.map(([value, label]) => html("option", { value }, label)));
   }
 }

@@ -27,7 +27,7 @@ export const STOPS = [
     text: "Each row is the state of one token after a sublayer, each column one number that it holds. Columns are filled, read and erased. Choose the aggregator to see the numbers that all examples share.",
   },
   {
-    title: "Without a head, the method breaks", part: "heads", view: { ...BEGINNING, position: 2, off: "role:matvec" },
+    title: "Without a head, the method breaks", part: "heads", view: { ...BEGINNING, position: 3, off: "role:matvec" },
     text: "Here the heads that multiply by the kernel matrix are switched off in all layers, and the curve is lost. Switch them on again, and try others.",
   },
   {

@@ -7,7 +7,7 @@ const COUNT = 8;
 
 export const worlds = {
   waves: {
-    title: "Linear kernel of eight waves",
+    title: "Linear, of eight waves",
     features: COUNT,
     knobs: ["condition", "ridge"],
     embed: ({ condition }, factor) => {
@@ -17,7 +17,7 @@ export const worlds = {
     factor: ({ ridge }, made) => Math.sqrt(made.ridge / ridge),
   },
   smooth: {
-    title: "Gaussian kernel",
+    title: "Gaussian",
     features: 2,
     knobs: ["width", "ridge"],
     // The trained model knows inputs of the plane; the points lie on a line of it.
@@ -25,7 +25,7 @@ export const worlds = {
     factor: ({ width }, made) => made.kernel.lengthscale / width,
   },
   circle: {
-    title: "Exponential kernel on an arc",
+    title: "Exponential",
     features: 2,
     knobs: ["temperature", "ridge"],
     embed: (_, factor) => (x) => Float64Array.of(factor * Math.cos(1.4 * x), factor * Math.sin(1.4 * x)),
