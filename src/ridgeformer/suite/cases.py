@@ -181,7 +181,6 @@ def compiled_labels(seen: Observed, held: Sequence[Held]) -> dict[str, Any]:
     model, numerics = seen.numerics.model, seen.numerics
     scored = [place for place in held if seen.scored(place)]
     dual = seen.space == "dual" and not numerics.solver.smooths
-    kept = {place.state for place in held}
     return {
         "solver": {
             "right": same_iterates(numerics),
@@ -200,7 +199,7 @@ def compiled_labels(seen: Observed, held: Sequence[Held]) -> dict[str, Any]:
             }
             for place in scored
         ],
-        "not scored": sorted(EVERY_SOLVER | kept | set(numerics.states[0]._fields) & set(MEANINGS)),
+        "not scored": sorted(EVERY_SOLVER | {place.state for place in held}),
         "heads": {
             role: [[head.layer, head.head] for head in model.heads(role)]
             for role in dict.fromkeys(r for head in model.heads() for r in head.roles)

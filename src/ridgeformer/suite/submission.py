@@ -69,19 +69,20 @@ def check_predictions(said: Any, suite: Suite, where: str = "predictions") -> di
         raise Refusal(
             f"{where} lacks {missing[0]}: say something of every case, be it an empty list or {NONE!r}."
         )
-    answers = {}
-    present = {name for entry in cases.values() if isinstance(entry, dict) for name in entry}
     for name, entry in cases.items():
         if not isinstance(entry, dict):
             raise Refusal(f"{where}, {name}: expected a table, got {shown(entry)}.")
         for part in sorted(set(entry) - set(COMPONENTS)):
             raise Refusal(f"{where}, {name}: {part!r} is none of {', '.join(COMPONENTS)}.")
+    present = {part for entry in cases.values() for part in entry}
+    for name, entry in cases.items():
         for part in sorted(present - set(entry)):
             raise Refusal(f"{where}, {name}: {part!r} is missing, which other cases have.")
-        answers[name] = answer(entry, suite.cases[name], f"{where}, {name}")
     if not present:
         raise Refusal(f"{where} says nothing: give at least one of {', '.join(COMPONENTS)}.")
-    return answers
+    return {
+        name: answer(entry, suite.cases[name], f"{where}, {name}") for name, entry in cases.items()
+    }
 
 
 def answer(entry: Mapping[str, Any], case: StoredCase, where: str) -> Answer:
@@ -107,7 +108,7 @@ def claims(said: Any, case: StoredCase, where: str) -> tuple[Claim, ...]:
             raise Refusal(
                 f"{here} must have state, step, site and either basis or indices, and no more; got {shown(one)}."
             )
-        if one["state"] not in MEANINGS:
+        if one["state"] not in list(MEANINGS):
             raise Refusal(
                 f"{here}: state must be one of {', '.join(MEANINGS)}; got {shown(one['state'])}."
             )
