@@ -81,7 +81,7 @@ def whole_directory(
         try:
             yield partial
             partial.chmod(0o755)
-            for path in partial.iterdir():
+            for path in partial.rglob("*"):
                 path.chmod(0o755 if path.is_dir() else 0o644)
             if target.exists():
                 shutil.rmtree(target)
