@@ -14,6 +14,8 @@ from ridgeformer.suite.score import GROUPS
 from ridgeformer.suite.submission import FORMAT
 from ridgeformer.types import Refusal
 
+pytestmark = pytest.mark.usefixtures("unchecked")  # shapes are checked where answers are
+
 
 def planted(suite):
     """The right answers of every case, as they stand in PREDICTIONS.json."""

@@ -103,12 +103,12 @@ class RandomGuess(SuiteBaseline):
     name = "random"
 
     def subspace(self, watched: Watched, asked: Asked) -> Found:
-        d = watched.case.transformer.config.d_model
+        d = watched.case.config.d_model
         normal = torch.randn(d, asked.dimension, generator=self.generator, dtype=torch.float64)
         return Found(watched.sites[self.below(len(watched.sites))], torch.linalg.qr(normal).Q)
 
     def heads(self, watched: Watched) -> list[tuple[int, int]]:
-        config = watched.case.transformer.config
+        config = watched.case.config
         return [(layer, self.below(config.n_heads)) for layer in range(config.n_layers)]
 
     def solver(self, watched: Watched) -> str:
@@ -134,7 +134,7 @@ class Principal(SuiteBaseline):
         """The head of each layer whose output at the supports is largest."""
         transformer = watched.case.transformer
         weights = dict(transformer.named_parameters())
-        sites = [f"blocks.{layer}.attn.z" for layer in range(transformer.config.n_layers)]
+        sites = [f"blocks.{layer}.attn.z" for layer in range(watched.case.config.n_layers)]
         supports = list(watched.rows["supports"])
         found = []
         for layer, z in enumerate(watched.recorded("prompts", sites).values()):
@@ -157,7 +157,7 @@ class Probes(SuiteBaseline):
 
     def heads(self, watched: Watched) -> list[tuple[int, int]]:
         """The heads without which predictions change by more than a tenth of their size."""
-        config = watched.case.transformer.config
+        config = watched.case.config
         plain = watched.predicted("prompts", [], FEW)
         found = []
         for layer in range(config.n_layers):

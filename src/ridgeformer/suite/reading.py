@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ridgeformer.suite.export import FORMAT, MANIFEST
 from ridgeformer.tasks import Prompt
-from ridgeformer.transformer import Transformer, load
+from ridgeformer.transformer import Transformer, TransformerConfig, load, read_config
 from ridgeformer.transformer.storage import file_hash
 from ridgeformer.types import Refusal
 
@@ -35,6 +35,10 @@ class StoredCase:
     @property
     def answers(self) -> Path:
         return self.suite / "answers" / self.name
+
+    @cached_property
+    def config(self) -> TransformerConfig:
+        return TransformerConfig.from_dict(read_config(self.path))
 
     @cached_property
     def transformer(self) -> Transformer:

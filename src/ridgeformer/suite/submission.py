@@ -127,7 +127,7 @@ def claims(said: Any, case: StoredCase, where: str) -> tuple[Claim, ...]:
 
 
 def a_site(said: Any, case: StoredCase, where: str) -> str:
-    layers = case.transformer.config.n_layers
+    layers = case.config.n_layers
     known = {"embed"} | {
         f"blocks.{layer}.{name}" for layer in range(layers) for name in SITES if "resid" in name
     }
@@ -139,7 +139,7 @@ def a_site(said: Any, case: StoredCase, where: str) -> str:
 
 
 def from_indices(said: Any, case: StoredCase, where: str) -> Tensor:
-    d = case.transformer.config.d_model
+    d = case.config.d_model
     indices = [a_number(i, where, 0, d - 1) for i in a_list(said, where)]
     if not indices or len(set(indices)) < len(indices):
         raise Refusal(f"{where} must be at least one column, and none of them twice.")
@@ -148,7 +148,7 @@ def from_indices(said: Any, case: StoredCase, where: str) -> Tensor:
 
 def orthonormal(said: Any, case: StoredCase, where: str) -> Tensor:
     """An orthonormal basis of the space that the columns span."""
-    d = case.transformer.config.d_model
+    d = case.config.d_model
     matrix = numbers(said, where, f"a matrix [{d}, m]")
     if matrix.ndim != 2 or matrix.shape[0] != d or not 1 <= matrix.shape[1] <= d:
         raise Refusal(
@@ -163,7 +163,7 @@ def orthonormal(said: Any, case: StoredCase, where: str) -> Tensor:
 
 
 def heads(said: Any, case: StoredCase, where: str) -> frozenset[tuple[int, int]]:
-    config = case.transformer.config
+    config = case.config
     found = []
     for number, one in enumerate(a_list(said, where)):
         here = f"{where}[{number}]"
@@ -198,7 +198,7 @@ def predictions(said: Any, case: StoredCase, where: str) -> dict[str, Tensor]:
     found = {}
     for name, values in said.items():
         queries = case.pairs["base.phi_query"].shape
-        shape = [queries[0], queries[1], case.transformer.config.d_out]
+        shape = [queries[0], queries[1], case.config.d_out]
         array = numbers(values, f"{where}, {name}", f"an array {shape}")
         if list(array.shape) != shape:
             raise Refusal(f"{where}, {name} must be an array {shape}; got {list(array.shape)}.")

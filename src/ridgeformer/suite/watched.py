@@ -39,7 +39,7 @@ class Watched:
 
     @cached_property
     def sites(self) -> list[str]:
-        layers = range(self.case.transformer.config.n_layers)
+        layers = range(self.case.config.n_layers)
         names = [f"blocks.{layer}.resid_{half}" for layer in layers for half in ("mid", "post")]
         return ["embed", *names]
 
