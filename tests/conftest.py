@@ -38,6 +38,7 @@ def pytest_xdist_make_scheduler(config, log):
         "test_verify.py::test_the_theorem_holds": "report",
         "test_studies": "studies",
         "test_training": "training",
+        "test_suite": "suite",
     }
 
     class Scheduling(LoadScopeScheduling):

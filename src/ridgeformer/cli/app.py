@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ridgeformer import __version__
-from ridgeformer.cli import compile, export, import_, lm, solve, zoo
+from ridgeformer.cli import compile, export, import_, lm, solve, suite, zoo
 from ridgeformer.cli.calibrate import calibrate
 from ridgeformer.cli.commands import Commands, register, register_with_options
 from ridgeformer.cli.demo import demo
@@ -38,6 +38,7 @@ for command in (inspect, evaluate, identify, calibrate, demo, explore, study, ve
     register(app, command)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(lm.app, name="lm")
+app.add_typer(suite.app, name="suite")
 
 
 def version(show: bool) -> None:
