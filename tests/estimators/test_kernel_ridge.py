@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 
 import ridgeformer as rf
+from ridgeformer.models.compiled import last_alpha
 from ridgeformer.sklearn import TransformerKernelRidge, passes
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -80,7 +81,7 @@ SOLVERS = {
     "exponential": ["cg", "heavy-ball"],
 }
 
-BESIDE_CG = ("diabetes", "three outputs", "duplicated rows", "n = 1")
+BESIDE_CG = ("diabetes", "duplicated rows")
 """The data of the default tests of other solvers; the slow tests have all."""
 
 CASES = [
@@ -131,6 +132,22 @@ def test_the_bound_is_not_much_larger_than_the_error():
         assert estimator.n_steps_ == steps
         assert (error <= bound).all()
         assert error.max() > bound.max() / 100
+
+
+@pytest.mark.parametrize("alpha", [2.0, 1e-2, 1e-4])
+def test_round_off_of_cg_is_part_of_the_bound(alpha):
+    """The residual is that of the coefficients in the transformer, which round-off sets apart from the numerics."""
+    X, y, query = diabetes()
+    estimator = TransformerKernelRidge(alpha, tolerance=1e-4).fit(X, y)
+    own = 1e-11 * np.abs(y).max() / min(1.0, alpha)  # of KernelRidge itself, where κ is 300/α
+    for rows in (X, query):
+        apart = np.abs(estimator.predict(rows) - KernelRidge(alpha=alpha).fit(X, y).predict(rows))
+        assert (apart <= estimator.error_bound(rows) + own).all()
+    phi, targets = estimator._supports()
+    prompt = rf.Prompt(phi, targets, phi[:1])
+    held = last_alpha(estimator.model_, prompt, steps=estimator.n_steps_)[0].numpy()
+    residual = np.linalg.norm(targets - phi @ (phi.T @ held) - alpha * held, axis=0)
+    assert np.allclose(estimator._progress.residuals, residual, rtol=1e-6)
 
 
 def test_a_smaller_tolerance_takes_more_steps():
