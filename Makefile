@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-portable test-slow mutants lint bench docs clean
+.PHONY: demo test test-portable test-pages test-slow mutants lint bench docs clean
 
 demo: .venv/base.stamp
 	$(BIN)/ridgeformer demo
@@ -30,6 +30,10 @@ test-portable-%: .venv/dev.stamp
 	else \
 	  echo "portable tests, CPU capability $*: left out, this CPU does not have it"; \
 	fi
+
+# Every page in a headless browser, at the widths of a laptop, a tablet and a phone.
+test-pages: .venv/dev.stamp
+	$(THREADS) $(BIN)/python -m pytest -n 2 -m "pages and not slow"
 
 test-slow: .venv/dev.stamp
 	$(THREADS) $(BIN)/python -m pytest -n 2 -m slow

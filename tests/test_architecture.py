@@ -23,6 +23,13 @@ def test_the_transformer_has_no_word_of_any_solver():
         assert found == [], path
 
 
+def test_the_explorer_runs_models_without_a_word_of_any_solver():
+    words = re.compile(r"conjugate|ridge|krr|richardson|chebyshev|\bcg\b|newton|solver|α", re.I)
+    for name in ("transformer", "matrix", "functions", "files", "layouts"):
+        path = ROOT / f"src/ridgeformer/experiments/explorer/js/{name}.js"
+        assert not words.search(path.read_text()), path
+
+
 def test_a_compiled_model_is_an_instance_of_the_generic_class():
     model = ridgeformer.compile(
         ridgeformer.ConjugateGradient(),

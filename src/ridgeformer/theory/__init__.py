@@ -134,6 +134,15 @@ from ridgeformer.theory.sensitivity import (
     semi_iteration_weights,
     sensitivity,
 )
+from ridgeformer.theory.set_up import (
+    Layers,
+    logit_error,
+    product_error,
+    product_round_off,
+    square_error,
+    squared_reciprocal_error,
+    weight_error,
+)
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
 from ridgeformer.theory.sizes import (
     Shape,

@@ -68,6 +68,7 @@ for _theorem in (
     precision.SinglePrecision(),
     precision.SinglePrecisionCG(),
     width.WidthRank(),
+    width.WidthBounds(),
     width.EffectiveDimension(),
     width.QueryError(),
     drift.FeatureDrift(),
