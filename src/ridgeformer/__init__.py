@@ -70,7 +70,7 @@ _HOMES = {
         "subject",
         "trajectory",
     ],
-    "ridgeformer.training": ["Recipe", "TrainedModel"],
+    "ridgeformer.training": ["OutsideTraining", "Recipe", "TrainedModel"],
     "ridgeformer.experiments": ["SolverReport", "evaluate", "identify", "verify_solver"],
     "ridgeformer.export": ["Exporter", "GPT2", "prefix_mask"],
 }

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -33,16 +34,39 @@ def server():
 
 def cli(*arguments, cwd=None):
     """`ridgeformer ARGUMENTS` in a process of its own."""
+    return begin(*arguments, cwd=cwd).wait()
+
+
+def begin(*arguments, cwd=None):
+    """The same, without waiting for its end."""
+    folder = tempfile.TemporaryDirectory()
+    files = [f"{folder.name}/{name}" for name in ("out", "err")]
     arguments = [str(a) for a in arguments]
-    with tempfile.TemporaryDirectory() as folder:
-        files = [f"{folder}/{name}" for name in ("out", "err")]
-        request = {"arguments": arguments, "cwd": str(cwd or os.getcwd()), "files": files}
-        process = server()
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        code = int(process.stdout.readline())
-        output, errors = (Path(file).read_text() for file in files)
-    return subprocess.CompletedProcess(arguments, code, output, errors)
+    request = {"arguments": arguments, "cwd": str(cwd or os.getcwd()), "files": files}
+    return Begun(arguments, folder, asked(request))
+
+
+def asked(request):
+    """The server's answer, which is a number."""
+    process = server()
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    return int(process.stdout.readline())
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A command that runs: it has a number, which signals are sent to, and is waited for once."""
+
+    arguments: list[str]
+    folder: tempfile.TemporaryDirectory[str]
+    number: int
+
+    def wait(self):
+        code = asked({"wait": self.number})
+        output, errors = (Path(self.folder.name, name).read_text() for name in ("out", "err"))
+        self.folder.cleanup()
+        return subprocess.CompletedProcess(self.arguments, code, output, errors)
 
 
 def refused(result, *words):
@@ -60,6 +84,8 @@ def run(request):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
     os.chdir(request["cwd"])
     signal.alarm(SECONDS)
+    # Whatever started the tests may ignore Ctrl-C, as a shell does for what runs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from ridgeformer.cli import app
 
     sys.argv = ["ridgeformer", *request["arguments"]]
@@ -85,11 +111,12 @@ def main():
     torch.set_num_threads(1)
     gc.freeze()  # so that children do not copy what they never touch
     for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            run(json.loads(line))
-        _, status = os.waitpid(child, 0)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        request = json.loads(line)
+        if "wait" in request:
+            answer = os.waitstatus_to_exitcode(os.waitpid(request["wait"], 0)[1])
+        elif (answer := os.fork()) == 0:
+            run(request)
+        sys.stdout.write(f"{answer}\n")
         sys.stdout.flush()
 
 

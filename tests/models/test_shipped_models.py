@@ -148,11 +148,17 @@ def test_trained_and_compiled_models_read_the_same_file(tmp_path, models):
         assert errors(found, held.best).mean() < 0.05 * held.best.var()
 
 
-def test_they_are_listed():
+def test_they_are_listed_in_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     result = cli("zoo")
     assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in result.stdout
     for name in NAMES:
-        assert name in result.stdout
+        scores = zoo.load(name).scores["by supports"].values()
+        (line,) = [line for line in lines if line.split()[:1] == [name]]
+        assert line.split()[-len(scores) :] == [f"{score['excess']:.4f}" for score in scores]
 
 
 @pytest.mark.parametrize("name", NAMES)

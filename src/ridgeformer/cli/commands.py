@@ -10,6 +10,8 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from ridgeformer.cli import interruption
+
 COMPLETED: dict[str, Callable[[], Any]] = {}
 """By name, the commands whose options depend on what is registered, to be built when called."""
 
@@ -26,16 +28,21 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The commands: the user's files come first, then the command, and refusals are one sentence."""
+    """The commands: the user's files come first, then the command; refusals and interruptions are one sentence."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        with interruption.handled():
+            return super().main(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        from ridgeformer.cli.imports import run_file
-        from ridgeformer.cli.refusals import one_sentence
+        with interruption.in_one_sentence():  # before torch is imported, which takes seconds
+            from ridgeformer.cli.imports import run_file
+            from ridgeformer.cli.refusals import one_sentence
 
-        with one_sentence(self.flags):
-            for path in ctx.params["files"] or ():
-                run_file(path)
-            return super().invoke(ctx)
+            with one_sentence(self.flags):
+                for path in ctx.params["files"] or ():
+                    run_file(path)
+                return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

@@ -25,7 +25,8 @@ def explore(
     from rich.console import Console
 
     from ridgeformer.experiments.explorer import build
-    from ridgeformer.experiments.run import check_writable, write_whole
+    from ridgeformer.experiments.run import check_writable
+    from ridgeformer.whole import write_whole
 
     check_writable(out)
     with Console(stderr=True).status("compiling the models that the page shows"):

@@ -33,7 +33,7 @@ StoreDirectory = Annotated[
     Path | None,
     Option(
         help="Keep the result of every part there, and skip what is there; OUT/tasks with --workers "
-        "or --scheduler, none otherwise."
+        "or --scheduler, otherwise OUT/unfinished until the command has ended."
     ),
 ]
 Resume = Annotated[bool, Option("--resume", help="Go on from the newest checkpoint in --out.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 import typer
@@ -39,6 +40,7 @@ def predict(
     from ridgeformer.models import predict as run
     from ridgeformer.models import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
+    from ridgeformer.training import OutsideTraining, TrainedModel
 
     files.check_output(out, prompts)
     loaded = load(model)
@@ -53,6 +55,9 @@ def predict(
             return loaded.predict_prefixes(part, steps=steps)[None]
         return run(loaded, part, steps=steps)[None]
 
-    batches = files.batches(prompt, "predicting", loaded.cost(prompt))
-    found = torch.cat([predicted(part) for part in batches], dim=1)
+    if isinstance(loaded, TrainedModel) and (said := loaded.outside(prompt)):
+        typer.echo(f"Warning: {said}", err=True)
+    with warnings.catch_warnings(action="ignore", category=OutsideTraining):
+        batches = files.batches(prompt, "predicting", loaded.cost(prompt))
+        found = torch.cat([predicted(part) for part in batches], dim=1)
     files.write(out, found, trajectory, prompt.supports if prefixes else None)

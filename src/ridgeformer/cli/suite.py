@@ -84,8 +84,9 @@ def baselines(
     """Let three simple tools answer, and score them: random guesses, principal directions, and linear probes."""
     import json
 
-    from ridgeformer.experiments.run import check_seed, check_writable, write_whole
+    from ridgeformer.experiments.run import check_seed, check_writable
     from ridgeformer.suite import BASELINES, Suite, check_predictions
+    from ridgeformer.whole import write_whole
 
     check_seed(seed, 31)
     loaded = Suite.load(suite)
@@ -110,9 +111,9 @@ def scored(suite: Suite, answers: Any, target: Path, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from ridgeformer.experiments.run import write_whole
     from ridgeformer.suite import score as score_all
     from ridgeformer.suite.score import GROUPS, ROWS
+    from ridgeformer.whole import write_whole
 
     scores = score_all(suite, answers)
     table = Table(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ridgeformer.cli import files, interruption
 from ridgeformer.cli import options as o
 
 if TYPE_CHECKING:
-    from ridgeformer.training import Recipe
+    from ridgeformer.training import Group, Recipe, Run
 
 
 def train(
@@ -22,6 +25,8 @@ def train(
     threads: Annotated[int | None, typer.Option(help="CPU threads; all if left out.")] = None,
 ) -> None:
     """Train a transformer on in-context regression; the model is saved in OUT/model.
+
+    Ctrl-C saves a checkpoint after the step that runs, and says how to go on.
 
     Under torchrun the processes share every batch: torchrun --nproc-per-node 2 -m ridgeformer.cli
     train RECIPE.toml --out DIR
@@ -47,7 +52,7 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
     )
 
     from ridgeformer.training import Group, finish, started
-    from ridgeformer.types import Refusal
+    from ridgeformer.types import Interrupted, Refusal
 
     if threads is not None:
         if threads < 1:
@@ -55,6 +60,7 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
         torch.set_num_threads(threads)
     group = Group.join()
     console = Console(quiet=not group.first)
+    run: Run | None = None
     try:
         run = started(recipe, out, resume, console.print, group)
         columns = (
@@ -71,14 +77,36 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
                 if seen:
                     progress.update(bar, seen=error_line(seen))
 
-            run.train(report)
+            # A step that has begun is ended, since half of it cannot be saved.
+            with interruption.waiting() as stop:
+                done = run.train(report, stop)
+        if not done:
+            raise KeyboardInterrupt
         if group.first:
-            model = finish(run)
+            with files.busy("measuring the model's scores"):
+                model = finish(run)
             for name, score in named_scores(model.scores):
                 console.print(f"{name}: excess risk {shown(score)}", highlight=False)
             console.print(f"The model: [bold]{out / 'model'}[/bold]", soft_wrap=True)
+    except KeyboardInterrupt:
+        raise Interrupted(how_to_go_on(run, out, group)) from None
     finally:
         group.leave()
+
+
+def how_to_go_on(run: Run | None, out: Path, group: Group) -> str:
+    """What an interrupted run has saved, and the command that goes on."""
+    from ridgeformer.training import checkpoint
+
+    if next(checkpoint.newest_first(out), None) is None:
+        return "no step was taken; run the same command again."
+    command = "The same command with --resume goes on."
+    if group.size == 1:
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        command = f"To go on:\n  {shlex.join(['ridgeformer', *words, '--resume'])}"
+    if run is None or run.saved is None:
+        return f"no step was taken. {command}"
+    return f"step {run.saved:,} of {run.recipe.training.steps:,} is saved. {command}"
 
 
 def error_line(seen: dict[str, float]) -> str:

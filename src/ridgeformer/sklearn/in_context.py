@@ -103,7 +103,7 @@ class InContextRegressor(ModelRegressor):
         answer = (
             partial(model.predict, steps=self.steps)
             if isinstance(model, CompiledModel)
-            else model.predict
+            else model.run
         )
         found = predictions(answer, model.cost, phi, problems, queries)
         if not np.isfinite(found).all():

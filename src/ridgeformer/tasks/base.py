@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from ridgeformer.registry import Registry
 from ridgeformer.types import Refusal, counted
+from ridgeformer.whole import written_whole
 
 Array = Tensor | np.ndarray | Sequence[Any]
 Rows = int | slice | Tensor | np.ndarray | Sequence[int]
@@ -191,13 +191,10 @@ def in_batches(phi: Tensor, y: Tensor, query: Tensor) -> tuple[Tensor, Tensor, T
 def write_arrays(path: str | Path, **arrays: np.ndarray) -> None:
     """Writes an .npz file whole or not at all, so that a failure never costs an existing file."""
     path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        with open(partial, "wb") as file:
+        with written_whole(path) as partial, open(partial, "wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
 
 

@@ -2,6 +2,7 @@
 
 from ridgeformer.training.layouts import LAYOUTS, Layout
 from ridgeformer.training.loop import Run, finish, started
+from ridgeformer.training.outside import OutsideTraining
 from ridgeformer.training.parallel import Group
 from ridgeformer.training.recipe import Architecture, Recipe, TrainingOptions
 from ridgeformer.training.scores import Held, predictions, score

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.model import Transformer
 from ridgeformer.types import Refusal
+from ridgeformer.whole import written_whole
 
 FORMAT = "ridgeformer/1"
 WEIGHTS_HASH, CONFIG_HASH = "weights_sha256", "config_sha256"
@@ -77,17 +76,11 @@ def whole_directory(
     check_writable(target, force, held)
     try:
         target.absolute().parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
-        try:
+        with written_whole(target.absolute()) as partial:
+            partial.mkdir()
             yield partial
-            partial.chmod(0o755)
             for path in partial.rglob("*"):
                 path.chmod(0o755 if path.is_dir() else 0o644)
-            if target.exists():
-                shutil.rmtree(target)
-            partial.rename(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
     except OSError as error:
         raise Refusal(f"{target} cannot be written: {error.strerror or error}.") from error
 

@@ -20,9 +20,9 @@ from ridgeformer.experiments.finding import Finding
 from ridgeformer.experiments.identification.answer import PROMPTS, identify
 from ridgeformer.experiments.identification.calibration import Calibration, shipped
 from ridgeformer.experiments.identification.inquiry import Guess
-from ridgeformer.experiments.identification.kept import Keep, at_once, kept_in
 from ridgeformer.experiments.identification.page import page_of
 from ridgeformer.experiments.jobs import Store
+from ridgeformer.experiments.kept import Keep, at_once, kept_in
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.kernels import kernel_from
 from ridgeformer.models import Model, Subject
@@ -63,7 +63,7 @@ def identify_model(
     prompt = asked.draw(max(prompts, 1), seed)
     model.check(prompt)
     of = {
-        "model": fingerprint(name), "name": one.name, "task": asked.to_dict(),
+        "experiment": "identify", "model": fingerprint(name), "name": one.name, "task": asked.to_dict(),
         "prompts": prompts, "seed": seed, "steps": steps,
     }  # fmt: skip
     with nullcontext(at_once) if store is None else kept_in(store, of) as keep:
