@@ -7,6 +7,7 @@ import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -210,3 +211,17 @@ class Task(ABC):
     @abstractmethod
     def draw(self, batch: int, seed: int) -> Prompt:
         """Draws a batch of prompts; the same seed draws the same prompts."""
+
+
+def check_sizes(task: Any) -> None:
+    """Refuses a task whose prompts would be empty."""
+    for name in ("features", "supports", "queries", "outputs"):
+        if (size := getattr(task, name)) < 1:
+            raise Refusal(f"A {task.name} task needs {name} ≥ 1; got {name} {size}.")
+
+
+def check_finite(task: Any, *names: str) -> None:
+    """Refuses numbers that would leave nothing finite in a prompt."""
+    for name in names:
+        if not isfinite(value := getattr(task, name)):
+            raise Refusal(f"A {task.name} task needs a finite {name}; got {name} {value}.")
