@@ -28,6 +28,7 @@ def evaluate(
         int | None,
         typer.Option(help="Steps of every iterative baseline; its own number if left out."),
     ] = None,
+    device: o.Device = "cpu",
     out: Annotated[
         Path | None, typer.Option(help="Directory of the page; results/evaluate-MODEL if left out.")
     ] = None,
@@ -37,4 +38,13 @@ def evaluate(
 
     named = [] if baseline == ["none"] else baseline
     where = out or Path("results") / f"evaluate-{model.absolute().name}"
-    run(model, where, tasks=task or (), prompts=prompts, seed=seed, baselines=named, steps=steps)
+    run(
+        model,
+        where,
+        tasks=task or (),
+        prompts=prompts,
+        seed=seed,
+        baselines=named,
+        steps=steps,
+        device=device,
+    )

@@ -31,6 +31,7 @@ def train(
     resume: o.Resume = False,
     seed: Annotated[int | None, typer.Option(help="In place of the recipe's seed.", min=0)] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; all if left out.")] = None,
+    device: o.Device = "cpu",
 ) -> None:
     """Train a transformer on in-context regression; the model is saved in OUT/model. Without a recipe, list the shipped.
 
@@ -45,7 +46,7 @@ def train(
         list_recipes()
         return
     chosen, out = recipes.load(recipe), out or Path("runs") / Path(recipe).stem
-    run_recipe(chosen if seed is None else replace(chosen, seed=seed), out, resume, threads)
+    run_recipe(chosen if seed is None else replace(chosen, seed=seed), out, resume, threads, device)
 
 
 def list_recipes() -> None:
@@ -63,7 +64,9 @@ def list_recipes() -> None:
     typer.echo(f"Copy one from {recipes.FOLDER} to change it.")
 
 
-def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> None:
+def run_recipe(
+    recipe: Recipe, out: Path, resume: bool, threads: int | None, device: str = "cpu"
+) -> None:
     """Train with a progress bar, save, and print the scores."""
     import torch
     from rich.console import Console
@@ -76,6 +79,7 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
     )
 
     from ridgeformer.training import Group, finish, started
+    from ridgeformer.transformer import device_named
     from ridgeformer.types import Refusal
 
     if threads is not None:
@@ -85,7 +89,7 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
     group = Group.join()
     console = Console(quiet=not group.first)
     try:
-        run = started(recipe, out, resume, console.print, group)
+        run = started(recipe, out, resume, console.print, group, device_named(device))
         columns = (
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
             TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[seen]}"),

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.registry import Registry
+from ridgeformer.transformer.devices import check_precision
 from ridgeformer.types import Refusal, counted
 
 Array = Tensor | np.ndarray | Sequence[Any]
@@ -91,6 +92,10 @@ class Prompt:
 
     def to(self, target: torch.dtype | torch.device | str) -> Prompt:
         """The prompt on another device or in another precision."""
+        if not isinstance(target, torch.dtype):
+            check_precision(
+                self.phi.dtype, target, "take the prompt there in float32, `.to(torch.float32)`"
+            )
         return Prompt(self.phi.to(target), self.y.to(target), self.phi_query.to(target))
 
     def inside(self, max_norm: float, max_target: float | None = None) -> Prompt:

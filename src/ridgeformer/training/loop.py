@@ -32,6 +32,8 @@ from ridgeformer.types import Refusal
 TRAINING = 0x7A19
 """This number is part of every batch's seed, so that no other prompts share its random numbers."""
 
+CPU = torch.device("cpu")
+
 HELD_OUT = 256
 """The periodic evaluation uses this many prompts."""
 
@@ -99,13 +101,15 @@ class Run:
     recipe: Recipe
     folder: Path
     group: Group
+    device: torch.device = CPU
     step: int = 0
     seconds: float = 0.0
     """CPU seconds so far, which do not depend on what else the machine does."""
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.recipe.seed)
-        self.model = Transformer(self.recipe.config())
+        # The first weights and all batches are drawn on the CPU, the same ones for every device.
+        self.model = Transformer(self.recipe.config()).to(self.device)
         self.optimiser = optimiser_of(self.model, self.recipe.training)
         self.layout = LAYOUTS[self.recipe.model.layout]
         self.loss = self.group.averaged(Loss(self.layout, self.model, self.recipe.training))
@@ -168,7 +172,7 @@ class Run:
         """Takes the next step, and returns the loss of its whole batch."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate_at(self.step, self.recipe.training)
-        sample = self.group.share(batch_at(self.step, self.recipe))
+        sample = self.group.share(batch_at(self.step, self.recipe)).to(self.device)
         loss = self.loss(sample)
         mean = self.group.mean(loss)
         if not isfinite(float(mean)):
@@ -205,15 +209,24 @@ def step_of(line: str) -> float:
 
 
 def started(
-    recipe: Recipe, folder: Path, resume: bool, say: Callable[[str], None], group: Group
+    recipe: Recipe,
+    folder: Path,
+    resume: bool,
+    say: Callable[[str], None],
+    group: Group,
+    device: torch.device = CPU,
 ) -> Run:
     """A run at its first step or at its newest checkpoint; it refuses to write over another run."""
+    if group.size > 1 and device.type != "cpu":
+        raise Refusal(
+            f"Several processes train on CPUs alone: leave `device` out; got {device.type}."
+        )
     if folder.exists() and any(folder.iterdir()) and not resume:
         raise Refusal(
             f"{folder} is not empty: choose another `folder`, or go on from what is there with `resume=True`."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    run = Run(recipe, folder, group)
+    run = Run(recipe, folder, group, device)
     if resume:
         run.resume(say)
     return run

@@ -51,7 +51,7 @@ def of_model(model: Model) -> Method:
     def predict(prompt: Prompt) -> Tensor:
         size = max(1, TOKENS // model.cost(prompt))
         parts = (prompt[i : i + size] for i in range(0, len(prompt), size))
-        return torch.cat([model.predict(part) for part in parts])
+        return torch.cat([model.predict(part.to(model.transformer.device)).cpu() for part in parts])
 
     return Method(MODEL, "the model", predict)
 
