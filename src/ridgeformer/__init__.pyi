@@ -62,6 +62,7 @@ from ridgeformer.solvers import (
     GradientDescentPlus as GradientDescentPlus,
     HeavyBall as HeavyBall,
     IterativeNewton as IterativeNewton,
+    Machine as Machine,
     NadarayaWatson as NadarayaWatson,
     Richardson as Richardson,
     Solver as Solver,
