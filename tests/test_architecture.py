@@ -61,6 +61,17 @@ def test_every_public_name_loads():
         _ = ridgeformer.nonsense
 
 
+def test_every_door_offers_what_it_imports_to_type_checkers_too():
+    """Users who check types strictly could import nothing from a room without that line."""
+    doors = [path for path in SOURCES if path.name == "__init__.py" and path.parent.name != "cli"]
+    doors = [path for path in doors if re.search(r"^ *from ridgeformer\b", path.read_text(), re.M)]
+    assert len(doors) > 20
+    own_names_alone = {"zoo", "recipes", "language"}
+    for path in doors:
+        marked = "\n# mypy: implicit-reexport\n" in path.read_text()
+        assert marked or path.parent.name in own_names_alone, path
+
+
 def test_importing_the_package_is_free():
     code = "import sys, ridgeformer; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ridgeformer import __version__
-from ridgeformer.cli import compile, export, import_, lm, solve, suite, zoo
+from ridgeformer.cli import compile, export, import_, lm, prompts, solve, suite, zoo
 from ridgeformer.cli.calibrate import calibrate
 from ridgeformer.cli.commands import Commands, register, register_with_options
 from ridgeformer.cli.demo import demo
@@ -30,6 +30,7 @@ app = typer.Typer(
     help="Solvers compiled to transformers: kernel ridge regression in a forward pass.",
 )
 register_with_options(app, compile.compile, compile.options)
+register_with_options(app, prompts.prompts, prompts.options)
 register(app, predict)
 register_with_options(app, solve.solve, solve.options)
 register_with_options(app, export.export, export.options)

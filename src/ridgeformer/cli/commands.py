@@ -66,11 +66,12 @@ class Commands(TyperGroup):
 
 
 def with_names(text: str) -> str:
-    """The help of an option, with the solvers and kernels that are registered by now."""
+    """The help of an option, with the solvers, kernels and tasks that are registered by now."""
     from ridgeformer.kernels import KERNELS
     from ridgeformer.solvers import SOLVERS
+    from ridgeformer.tasks import TASKS
 
-    for word, registry in (("{solvers}", SOLVERS), ("{kernels}", KERNELS)):
+    for word, registry in (("{solvers}", SOLVERS), ("{kernels}", KERNELS), ("{tasks}", TASKS)):
         text = text.replace(word, ", ".join(registry))
     return text
 

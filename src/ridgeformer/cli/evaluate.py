@@ -32,6 +32,7 @@ def evaluate(
         int | None,
         typer.Option(help="Steps of every iterative baseline; its own number if left out."),
     ] = None,
+    device: o.Device = "cpu",
     out: Annotated[
         Path | None, typer.Option(help="Directory of the page; results/evaluate-MODEL if left out.")
     ] = None,
@@ -57,4 +58,5 @@ def evaluate(
         baselines=named,
         steps=steps,
         store=store,
+        device=device,
     )

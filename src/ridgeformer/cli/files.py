@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from ridgeformer.tasks import Prompt
 
 
-def check_output(out: Path, prompts: Path) -> None:
+def check_output(out: Path, prompts: Path | None = None) -> None:
+    """Refuses a result that cannot be written, or that would replace the prompts that it is made from."""
     from ridgeformer.types import Refusal
 
     if out.is_dir():
         raise Refusal(f"{out} is a directory: name a file for the result.")
-    if out.exists() and prompts.exists() and out.samefile(prompts):
+    if prompts is not None and out.exists() and prompts.exists() and out.samefile(prompts):
         raise Refusal(f"--out {out} is the prompt file itself: choose another name.")
     if not out.absolute().parent.is_dir():
         raise Refusal(f"{out} cannot be written: its directory does not exist.")

@@ -36,4 +36,5 @@ StoreDirectory = Annotated[
         "or --scheduler, otherwise OUT/unfinished until the command has ended."
     ),
 ]
+Device = Annotated[str, Option(help="Where the model runs: cpu, cuda, cuda:1, … or mps.")]
 Resume = Annotated[bool, Option("--resume", help="Go on from the newest checkpoint in --out.")]

@@ -27,6 +27,7 @@ def predict(
             "through its own final norm and unembedding (a logit lens).",
         ),
     ] = False,
+    device: o.Device = "cpu",
 ) -> None:
     """Run a saved model on prompts: writes prediction [B,q,r] and, on request, trajectory [T+1,B,q,r].
 
@@ -41,9 +42,11 @@ def predict(
     from ridgeformer.models import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
     from ridgeformer.training import OutsideTraining, TrainedModel
+    from ridgeformer.transformer import device_named
 
     files.check_output(out, prompts)
-    loaded = load(model)
+    where = device_named(device)
+    loaded = load(model).to(where)
     prompt = Prompt.load(prompts)
     loaded.check(prompt)
     prefixes = isinstance(loaded, CompiledModel) and loaded.certificate.every_prefix
@@ -59,5 +62,5 @@ def predict(
         typer.echo(f"Warning: {said}", err=True)
     with warnings.catch_warnings(action="ignore", category=OutsideTraining):
         batches = files.batches(prompt, "predicting", loaded.cost(prompt))
-        found = torch.cat([predicted(part) for part in batches], dim=1)
+        found = torch.cat([predicted(part.to(where)).cpu() for part in batches], dim=1)
     files.write(out, found, trajectory, prompt.supports if prefixes else None)

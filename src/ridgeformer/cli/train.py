@@ -18,13 +18,25 @@ if TYPE_CHECKING:
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML.", metavar="RECIPE.toml")],
-    out: Annotated[Path, typer.Option(help="Directory of the run: log, checkpoints, model.")],
+    recipe: Annotated[
+        str | None,
+        typer.Argument(
+            help="A recipe in TOML, or the name of a shipped one. Leave out for a list.",
+            metavar="NAME|RECIPE.toml",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory of the run: log, checkpoints, model; runs/RECIPE if left out."
+        ),
+    ] = None,
     resume: o.Resume = False,
     seed: Annotated[int | None, typer.Option(help="In place of the recipe's seed.", min=0)] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads; all if left out.")] = None,
+    device: o.Device = "cpu",
 ) -> None:
-    """Train a transformer on in-context regression; the model is saved in OUT/model.
+    """Train a transformer on in-context regression; the model is saved in OUT/model. Without a recipe, list the shipped.
 
     Ctrl-C saves a checkpoint after the step that runs, and says how to go on.
 
@@ -33,13 +45,33 @@ def train(
     """
     from dataclasses import replace
 
-    from ridgeformer.training import Recipe
+    from ridgeformer.training import recipes
 
-    chosen = Recipe.load(recipe)
-    run_recipe(chosen if seed is None else replace(chosen, seed=seed), out, resume, threads)
+    if recipe is None:
+        list_recipes()
+        return
+    chosen, out = recipes.load(recipe), out or Path("runs") / Path(recipe).stem
+    run_recipe(chosen if seed is None else replace(chosen, seed=seed), out, resume, threads, device)
 
 
-def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> None:
+def list_recipes() -> None:
+    """Names and sizes of the shipped recipes, and where their files are."""
+    from ridgeformer.training import Recipe, recipes
+
+    shipped = {name: Recipe.load(path) for name, path in recipes.files().items()}
+    width = max(map(len, shipped))
+    for name, recipe in shipped.items():
+        shape, steps = recipe.model, recipe.training.steps
+        typer.echo(
+            f"{name:{width}} {recipe.task.name}, {shape.layout}, {shape.n_layers} × {shape.d_model}, "
+            f"{steps:,} steps"
+        )
+    typer.echo(f"Copy one from {recipes.FOLDER} to change it.")
+
+
+def run_recipe(
+    recipe: Recipe, out: Path, resume: bool, threads: int | None, device: str = "cpu"
+) -> None:
     """Train with a progress bar, save, and print the scores."""
     import torch
     from rich.console import Console
@@ -52,6 +84,7 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
     )
 
     from ridgeformer.training import Group, finish, started
+    from ridgeformer.transformer import device_named
     from ridgeformer.types import Interrupted, Refusal
 
     if threads is not None:
@@ -62,7 +95,7 @@ def run_recipe(recipe: Recipe, out: Path, resume: bool, threads: int | None) -> 
     console = Console(quiet=not group.first)
     run: Run | None = None
     try:
-        run = started(recipe, out, resume, console.print, group)
+        run = started(recipe, out, resume, console.print, group, device_named(device))
         columns = (
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
             TimeElapsedColumn(), TimeRemainingColumn(), TextColumn("{task.fields[seen]}"),

@@ -30,9 +30,7 @@ def list_models(context: typer.Context) -> None:
     from ridgeformer.training.final import FEWER
 
     if not shipped.names():
-        typer.echo(
-            "No model is shipped yet: train one with `ridgeformer train RECIPE.toml --out DIR`."
-        )
+        typer.echo("No model is shipped yet: train one with `ridgeformer train RECIPE --out DIR`.")
         return
     console = Console()
     table = Table(

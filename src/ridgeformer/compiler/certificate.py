@@ -116,7 +116,12 @@ class Certificate:
         return 1 + SLACK[self.dtype]
 
     def check(self, prompt: Prompt) -> None:
-        """Refuses a prompt outside the domain, and names the bound and the value."""
+        """Refuses a prompt outside the domain, and names the bound and the value.
+
+        The CPU checks, wherever the prompt is: not every device has float64.
+        """
+        if prompt.phi.device.type != "cpu":
+            prompt = prompt.to("cpu")
         for name, asked, given in (
             ("features", self.features, prompt.features),
             ("outputs", self.outputs, prompt.outputs),

@@ -1,4 +1,5 @@
 """Bounds with explicit constants, one per function, one family of theorems per file."""
+# mypy: implicit-reexport
 
 from ridgeformer.theory.compiled_cg import (
     CGErrors,

@@ -1,4 +1,5 @@
 """Training transformers on in-context regression: recipes, the loop, checkpoints, trained models."""
+# mypy: implicit-reexport
 
 from ridgeformer.training.layouts import LAYOUTS, Layout
 from ridgeformer.training.loop import Run, finish, started

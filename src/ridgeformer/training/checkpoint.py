@@ -99,5 +99,7 @@ def restore(path: Path, model: Transformer, optimiser: torch.optim.Optimizer) ->
     for name, weight in model.named_parameters():
         of = f"{name}:"
         optimiser.state[weight] = {
-            key.removeprefix(of): value for key, value in moments.items() if key.startswith(of)
+            key.removeprefix(of): value.to(weight.device)
+            for key, value in moments.items()
+            if key.startswith(of)
         }

@@ -33,6 +33,8 @@ from ridgeformer.whole import write_whole
 TRAINING = 0x7A19
 """This number is part of every batch's seed, so that no other prompts share its random numbers."""
 
+CPU = torch.device("cpu")
+
 HELD_OUT = 256
 """The periodic evaluation uses this many prompts."""
 
@@ -104,6 +106,7 @@ class Run:
     recipe: Recipe
     folder: Path
     group: Group
+    device: torch.device = CPU
     step: int = 0
     seconds: float = 0.0
     """CPU seconds so far, which do not depend on what else the machine does."""
@@ -114,7 +117,8 @@ class Run:
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.recipe.seed)
-        self.model = Transformer(self.recipe.config())
+        # The first weights and all batches are drawn on the CPU, the same ones for every device.
+        self.model = Transformer(self.recipe.config()).to(self.device)
         self.optimiser = optimiser_of(self.model, self.recipe.training)
         self.layout = LAYOUTS[self.recipe.model.layout]
         self.loss = self.group.averaged(Loss(self.layout, self.model, self.recipe.training))
@@ -194,7 +198,7 @@ class Run:
         """Takes the next step, and returns the loss of its whole batch."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate_at(self.step, self.recipe.training)
-        sample = self.group.share(batch_at(self.step, self.recipe))
+        sample = self.group.share(batch_at(self.step, self.recipe)).to(self.device)
         loss = self.loss(sample)
         mean = self.group.mean(loss)
         if not isfinite(float(mean)):
@@ -231,13 +235,22 @@ def step_of(line: str) -> float:
 
 
 def started(
-    recipe: Recipe, folder: Path, resume: bool, say: Callable[[str], None], group: Group
+    recipe: Recipe,
+    folder: Path,
+    resume: bool,
+    say: Callable[[str], None],
+    group: Group,
+    device: torch.device = CPU,
 ) -> Run:
     """A run at its first step or at its newest checkpoint.
 
     It refuses to write over another run, and to resume where none was begun: a name that was mistyped would else
     cost the hours of a new one.
     """
+    if group.size > 1 and device.type != "cpu":
+        raise Refusal(
+            f"Several processes train on CPUs alone: leave `device` out; got {device.type}."
+        )
     begun = folder.exists() and any(folder.iterdir())
     if begun and not resume:
         raise Refusal(
@@ -248,7 +261,7 @@ def started(
             f"There is no run in {folder} to go on with: leave `resume=True` out to begin one there."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    run = Run(recipe, folder, group)
+    run = Run(recipe, folder, group, device)
     if resume:
         run.resume(say)
     return run

@@ -16,7 +16,7 @@ from ridgeformer.tasks import Prompt
 from ridgeformer.training.layouts import LAYOUTS, Layout
 from ridgeformer.training.outside import OutsideTraining, Seen
 from ridgeformer.training.recipe import Recipe
-from ridgeformer.transformer import Transformer, load, save
+from ridgeformer.transformer import Transformer, check_precision, load, save
 from ridgeformer.types import Refusal
 
 
@@ -90,6 +90,14 @@ class TrainedModel:
         """Predictions at the queries of prompts that are checked, or strange on purpose."""
         with torch.inference_mode():
             return self.layout.predict(self.transformer, prompt)
+
+    def to(self, device: torch.device | str) -> TrainedModel:
+        """Moves the model to another device, as `nn.Module.to` does, and returns it; prompts must be there, too."""
+        check_precision(
+            self.transformer.config.torch_dtype, device, "keep a model of that precision on the CPU"
+        )
+        self.transformer.to(device)
+        return self
 
     def save(self, directory: str | Path, force: bool = False) -> None:
         """Saves the model with its recipe and scores; `force` replaces a model that is there."""

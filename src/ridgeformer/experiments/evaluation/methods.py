@@ -56,7 +56,7 @@ def of_model(model: Model) -> Method:
         model.check(prompt)
         size = max(1, TOKENS // model.cost(prompt))
         parts = (prompt[i : i + size] for i in range(0, len(prompt), size))
-        return torch.cat([run(part) for part in parts])
+        return torch.cat([run(part.to(model.transformer.device)).cpu() for part in parts])
 
     return Method(MODEL, "the model", predict)
 

@@ -16,6 +16,7 @@ from ridgeformer.experiments.finding import Finding
 from ridgeformer.experiments.jobs import Store
 from ridgeformer.experiments.kept import at_once, kept_in
 from ridgeformer.experiments.run import Run, check_seed
+from ridgeformer.transformer import device_named
 from ridgeformer.types import Refusal
 
 
@@ -28,6 +29,7 @@ def evaluate(
     seed: int = 0,
     baselines: Sequence[str] | None = None,
     steps: int | None = None,
+    device: str = "cpu",
     console: Console | None = None,
     store: Store | None = None,
 ) -> Finding:
@@ -35,13 +37,14 @@ def evaluate(
 
     With a store, what is found is kept there at once, and the same call goes on from there.
     `directory` holds the model, or is the name of a shipped one. Iterative baselines take `steps` steps, or their own number if it is None.
+    The model runs on `device`, and everything that it is compared with on the CPU.
     """
     if prompts < 8:
         raise Refusal(f"Intervals over quarters of the prompts need at least 8, got {prompts}.")
     if steps is not None and steps < 1:
         raise Refusal(f"Iterative baselines need at least one step; got steps = {steps}.")
     check_seed(seed, below=62)
-    model = chosen_model(directory)
+    model = chosen_model(directory).to(device_named(device))
     chosen = tasks_of(model, tasks)
     run = Run(out, "results.json", console)
     of = {

@@ -2,6 +2,7 @@
 
 A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 """
+# mypy: implicit-reexport
 
 from ridgeformer.experiments.theorems import (
     compiled_cg,
