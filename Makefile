@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-portable test-slow mutants lint bench docs clean
+.PHONY: demo test test-portable test-pages test-slow test-wheel test-python mutants package lint bench docs clean
 
 demo: .venv/base.stamp
 	$(BIN)/ridgeformer demo
@@ -31,14 +31,32 @@ test-portable-%: .venv/dev.stamp
 	  echo "portable tests, CPU capability $*: left out, this CPU does not have it"; \
 	fi
 
+# Every page in a headless browser, at the widths of a laptop, a tablet and a phone.
+test-pages: .venv/dev.stamp
+	$(THREADS) $(BIN)/python -m pytest -n 2 -m "pages and not slow"
+
 test-slow: .venv/dev.stamp
 	$(THREADS) $(BIN)/python -m pytest -n 2 -m slow
+
+# The package alone: built, installed into an empty environment, and used from there by every command of the README.
+test-wheel: .venv/dev.stamp
+	$(BIN)/python -m pytest -m wheel --durations=5 tests/test_wheel.py
+
+# The default tests with another interpreter: make test-python PYTHON=python3.14
+test-python:
+	$(PYTHON) -m venv .venv-$(notdir $(PYTHON))
+	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,export,gp,cluster,lm]"
+	$(THREADS) .venv-$(notdir $(PYTHON))/bin/python -m pytest -n 2
 
 # Plants errors one at a time in a copy of the sources and writes docs/mutants.md: which statement or test noticed
 # each. ONLY="name …" plants those alone and leaves the table as it is; a run that was interrupted goes on.
 WORKERS ?= 2
 mutants: .venv/dev.stamp
 	$(THREADS) $(BIN)/python -m mutants --workers $(WORKERS) $(ONLY)
+
+# The sdist, and the wheel that is built from it, in dist.
+package: .venv/dev.stamp
+	$(BIN)/python -m build --no-isolation .
 
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
@@ -64,4 +82,4 @@ docs: .venv/base.stamp
 	touch $@
 
 clean:
-	rm -rf .venv results build src/*.egg-info
+	rm -rf .venv .venv-* results build dist src/*.egg-info

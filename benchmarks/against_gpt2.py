@@ -16,11 +16,10 @@ from transformers import GPT2Config, GPT2Model
 from turns import ratio, turns
 
 from ridgeformer.tasks import Sample
-from ridgeformer.training import Group, Held, Recipe, Run
+from ridgeformer.training import Group, Held, Recipe, Run, recipes
 from ridgeformer.training.loop import batch_at
 from ridgeformer.training.scores import excess, predictions
 
-RECIPES = Path(__file__).parents[1] / "recipes"
 RATES = (1e-4, 3e-4, 1e-3)
 """Learning rates of plain Adam, which goes on with the best of them after TRIAL steps; the first is usual."""
 
@@ -100,8 +99,8 @@ def speeds(queries: int, rounds: int = 30) -> tuple[float, float, float]:
     All take turns and each turn gives one ratio, because a machine that slows down slows all of them. The
     results are medians.
     """
-    causal = with_queries(Recipe.load(RECIPES / "gp-causal.toml"), queries)
-    pairs = with_queries(Recipe.load(RECIPES / "gp.toml"), queries)
+    causal = with_queries(recipes.load("gp-causal"), queries)
+    pairs = with_queries(recipes.load("gp"), queries)
     runs = [Plain(causal), *(Run(recipe, Path("unused"), Group()) for recipe in (causal, pairs))]
     times = turns(*(partial(train, run, 1) for run in runs), rounds=rounds)
     plain = causal.training.batch / statistics.median(turn[0] for turn in times)
@@ -141,8 +140,8 @@ def time_to_error() -> tuple[float, str]:
     Both are numbers of steps, which do not depend on the machine, times the time of a step, which is
     compared in turns.
     """
-    plain = with_queries(Recipe.load(RECIPES / "gp-causal.toml"), 1)
-    recipe = Recipe.load(RECIPES / "gp.toml")
+    plain = with_queries(recipes.load("gp-causal"), 1)
+    recipe = recipes.load("gp")
     held = Held.draw(plain.task, 512, seed=7)
     timed = Run(recipe, Path("unused"), Group()), Plain(plain)
     step = ratio(*(partial(train, run, 1) for run in timed), rounds=30)

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import explorer
 import forward
 import torch
 from against_gpt2 import WANTED, speeds, time_to_error
@@ -237,12 +238,17 @@ def training_rows() -> Iterator[Row]:
     yield f"time to excess risk {WANTED:g}, over GPT2Model's{text}", share, 1 / 3, True, "×"
 
 
+def explorer_rows() -> Iterator[Row]:
+    yield from explorer.rows()
+
+
 GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "forward": forward_rows,
     "growth": growth_rows,
     "commands": command_rows,
     "peers": peer_rows,
     "every-prefix": every_prefix_rows,
+    "explorer": explorer_rows,
     "training": training_rows,
 }
 

@@ -32,10 +32,13 @@ def pytest_xdist_make_scheduler(config, log):
     from xdist.scheduler import LoadScopeScheduling
 
     together = {
+        "test_executor": "explorer",
+        "test_explorer": "explorer",
         "test_report": "report",
         "test_verify.py::test_the_theorem_holds": "report",
         "test_studies": "studies",
         "test_training": "training",
+        "test_suite": "suite",
     }
 
     class Scheduling(LoadScopeScheduling):
@@ -70,6 +73,17 @@ def fast_report(tmp_path_factory):
     out = tmp_path_factory.mktemp("verify")
     with without_checks():
         return verify(list(THEOREMS.values()), out, seed=0, fast=True), out
+
+
+@pytest.fixture(scope="session")
+def explorer(tmp_path_factory):
+    """The file of the explorer."""
+    from ridgeformer.experiments.explorer.build import page
+
+    path = tmp_path_factory.mktemp("explorer") / "explorer.html"
+    with without_checks():
+        path.write_text(page())
+    return path
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,13 @@ def test_the_transformer_has_no_word_of_any_solver():
         assert found == [], path
 
 
+def test_the_explorer_runs_models_without_a_word_of_any_solver():
+    words = re.compile(r"conjugate|ridge|krr|richardson|chebyshev|\bcg\b|newton|solver|α", re.I)
+    for name in ("transformer", "matrix", "functions", "files", "layouts"):
+        path = ROOT / f"src/ridgeformer/experiments/explorer/js/{name}.js"
+        assert not words.search(path.read_text()), path
+
+
 def test_a_compiled_model_is_an_instance_of_the_generic_class():
     model = ridgeformer.compile(
         ridgeformer.ConjugateGradient(),
@@ -52,6 +59,17 @@ def test_every_public_name_loads():
         assert getattr(ridgeformer, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = ridgeformer.nonsense
+
+
+def test_every_door_offers_what_it_imports_to_type_checkers_too():
+    """Users who check types strictly could import nothing from a room without that line."""
+    doors = [path for path in SOURCES if path.name == "__init__.py" and path.parent.name != "cli"]
+    doors = [path for path in doors if re.search(r"^ *from ridgeformer\b", path.read_text(), re.M)]
+    assert len(doors) > 20
+    own_names_alone = {"zoo", "recipes", "language"}
+    for path in doors:
+        marked = "\n# mypy: implicit-reexport\n" in path.read_text()
+        assert marked or path.parent.name in own_names_alone, path
 
 
 def test_importing_the_package_is_free():

@@ -3,13 +3,11 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from fork_server import cli
+from readme import README, ROOT, commands, snippets
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -19,10 +17,6 @@ def run(command, cwd):
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
-
-
-def snippets(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, re.S)
 
 
 def test_there_is_something_to_run():
@@ -36,22 +30,15 @@ def test_readme_python(code, tmp_path):
 
 
 def test_readme_commands(tmp_path):
-    """Every `ridgeformer …` line of the README, in order, in one folder.
+    """Every command that takes seconds, in order, in one folder; tests/test_wheel.py runs the others too.
 
     The demo takes longest, and the tests of the command line run it.
     """
-    lines = [
-        line
-        for block in snippets("sh")
-        for line in block.replace("\\\n", " ").splitlines()
-        if line.startswith(("ridgeformer ", "python "))
-    ]
+    lines = commands("sh")
     assert any(line.startswith("ridgeformer compile") for line in lines)
     for line in lines:
-        program, *words = line.split("#")[0].split()
-        if program == "python":
-            run([sys.executable, str(ROOT / words[0]), *words[1:]], tmp_path)
-        elif words != ["demo"]:
+        _, *words = line.split()
+        if words != ["demo"]:
             result = cli(*words, cwd=tmp_path)
             assert result.returncode == 0, result.stdout + result.stderr
 

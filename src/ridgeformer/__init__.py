@@ -1,81 +1,22 @@
 """ridgeformer: solvers compiled to transformers, and transformers read back as solvers.
 
-The names below load on first use, so that importing the package costs nothing.
+The names of the package load on first use, so that importing it costs nothing. They are listed once, in
+`__init__.pyi`, where type checkers read them too.
 """
 
+from ast import ImportFrom, parse
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 __version__ = "0.2.0"
 
-_HOMES = {
-    "ridgeformer.types": ["Refusal", "Trajectory"],
-    "ridgeformer.registry": ["register"],
-    "ridgeformer.kernels": [
-        "Exponential",
-        "FeatureMap",
-        "Gaussian",
-        "Kernel",
-        "Linear",
-        "Logits",
-        "Monomial",
-        "Polynomial",
-    ],
-    "ridgeformer.tasks": ["KernelDraw", "LearnableTask", "PrescribedSpectrum", "Prompt", "Task"],
-    "ridgeformer.baselines": ["Baseline"],
-    "ridgeformer.solvers": [
-        "BlockCG",
-        "Chebyshev",
-        "ConjugateGradient",
-        "GradientDescent",
-        "HeavyBall",
-        "GradientDescentPlus",
-        "IterativeNewton",
-        "NadarayaWatson",
-        "Richardson",
-        "condition_number",
-        "effective_dimension",
-        "krr",
-        "solve",
-        "Solver",
-    ],
-    "ridgeformer.program": ["interpret", "trace"],
-    "ridgeformer.transformer": [
-        "Record",
-        "Transformer",
-        "TransformerConfig",
-        "ablate",
-        "ablate_head",
-    ],
-    "ridgeformer.compiler": [
-        "CompiledModel",
-        "Exact",
-        "HeadPairs",
-        "Interpolated",
-        "LinearAttention",
-        "NoPromise",
-        "SoftmaxAttention",
-        "compile",
-        "size_report",
-    ],
-    "ridgeformer.models": [
-        "FromGPT2",
-        "GPT2Subject",
-        "Importer",
-        "ModuleSubject",
-        "Reading",
-        "Subject",
-        "load",
-        "reference",
-        "residual_stream",
-        "subject",
-        "trajectory",
-    ],
-    "ridgeformer.training": ["Recipe", "TrainedModel"],
-    "ridgeformer.experiments": ["SolverReport", "evaluate", "identify", "verify_solver"],
-    "ridgeformer.export": ["Exporter", "GPT2", "prefix_mask"],
+_HOME_OF = {
+    name.name: str(line.module)
+    for line in parse(Path(__file__).with_name("__init__.pyi").read_text("utf-8")).body
+    if isinstance(line, ImportFrom)
+    for name in line.names
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605
 
 

@@ -1,4 +1,4 @@
-"""Shared vocabulary: dimension names, the `Trajectory`, and the one error that users meet.
+"""Shared vocabulary: dimension names, the `Trajectory`, and the errors that users meet.
 
 Dimension glossary, used in every shape annotation:
 
@@ -20,6 +20,10 @@ from torch import Tensor
 
 class Refusal(ValueError):
     """A request that cannot be met, said in one sentence: the cause, the value seen, and the remedy."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """An interruption of work that is kept: its message says what is kept, and how to go on."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from leaks import fitted_by, knows_the_scoring_prompts, leaking_split
-from planted_learners import observed
+from planted_learners import drawn, joined, observed
 from subjects import SMALL, compiled, compiled_subject
 
 from ridgeformer.analysis import (
@@ -23,7 +23,14 @@ from ridgeformer.analysis import state_probes as state_probes_module
 from ridgeformer.analysis.candidates import Candidate, Setting, candidates
 from ridgeformer.analysis.degree import best_polynomials
 from ridgeformer.analysis.directions import Directions
-from ridgeformer.analysis.in_context import Ridge, View, find_frozen_subspace, find_ridge_profile
+from ridgeformer.analysis.in_context import (
+    Ridge,
+    View,
+    choose,
+    find_frozen_subspace,
+    find_ridge_profile,
+    judge,
+)
 from ridgeformer.analysis.layer_readouts import fit_readouts, halves
 from ridgeformer.analysis.readouts import Readouts, Split
 from ridgeformer.analysis.search import fit_all
@@ -37,7 +44,8 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 PROMPT = SMALL.draw(48, seed=3)
 OTHER = SMALL.relabel(PROMPT, generator_of(4, 1))
-"""The same features with other targets: where a search begins is a matter of all features."""
+"""The same features with other targets: where a search begins is a matter of the features of all prompts, as
+docs/identification.md says, and of no target."""
 LAW = SMALL.law()
 AROUND = Setting(Linear(), LAW.ridge, LAW.ridge, LAW.ridge + 100.0)
 
@@ -84,7 +92,10 @@ def ends(prompt):
 def trajectories(prompt):
     evidence = Evidence.of(compiled_subject("gd").read(prompt), prompt)
     fits = fit_all(evidence, candidates(evidence.prompt, AROUND, ["gd"]), AROUND, 4)
-    return [(fit.steps, fit.stride, fit.layers, fit.signals, fit.setting.ridge) for fit in fits]
+    return [
+        (fit.steps, fit.stride, fit.layers, fit.signals, fit.setting.ridge, fit.setting.lo, fit.setting.hi)
+        for fit in fits
+    ]  # fmt: skip
 
 
 def dealt_within_parts(batch, seed):
@@ -196,6 +207,37 @@ def test_the_ridge_of_the_first_half_does_not_know_the_second():
     assert found[0].best.value != pytest.approx(found[1].best.value, rel=0.1), (
         "chosen by all prompts"
     )
+
+
+VIEWS = [View(Linear(), layer) for layer in range(16)]
+
+
+def noisy(seed):
+    """Influence that is noise, and 16 random layers: only those who know the prompts find anything."""
+    one = observed(Ridge(0.5, Linear()), seed=seed, layers=len(VIEWS), batch=12)
+    return replace(one, influence=drawn(12, 10, 5, seed=50 + seed))
+
+
+def best_agreement(choice, observations):
+    return max(value.mean for value in judge(choice, observations).agreement.values())
+
+
+def test_a_choice_does_not_know_the_prompts_that_are_judged():
+    """`choose` divides by seeds: whoever hands it the prompts of both finds more, and is refused."""
+    first, second, third = (noisy(seed) for seed in (1, 2, 3))
+    choice = choose(first, VIEWS)
+    assert best_agreement(choice, second) != best_agreement(choice, third)
+    assert best_agreement(choice, second) < 0.1
+    leaks = {seen.seed: choose(joined(first, seen), VIEWS) for seen in (second, third)}
+    assert leaks[2].to_dict() != leaks[3].to_dict(), "the leak is in what was chosen"
+    for seen in (second, third):
+        with pytest.raises(Refusal, match="made on 12 prompts of these 12"):
+            judge(leaks[seen.seed], seen)
+    own = choose(second, VIEWS)
+    with pytest.raises(Refusal, match="of the same seed"):
+        judge(own, second)
+    unchecked = replace(own, seed=-1, fingerprints=frozenset())
+    assert best_agreement(unchecked, second) > best_agreement(choice, second) + 0.05
 
 
 def test_a_frozen_subspace_does_not_know_the_prompts_and_inputs_that_score(monkeypatch):

@@ -68,7 +68,7 @@ def damaged(case, folder):
 
 def left(folder, case):
     """What is there afterwards, without what a case is said to keep."""
-    return {name: what for name, what in content(folder).items() if name != case.kept}
+    return {name: what for name, what in content(folder).items() if not name.startswith(case.kept)}
 
 
 @pytest.mark.parametrize("name", covering())

@@ -56,6 +56,18 @@ def test_predict_agrees_with_solve_and_with_numpy(home, tmp_path):
     np.testing.assert_allclose(model["prediction"], expected, rtol=1e-12, atol=1e-12)
 
 
+def test_the_closed_form_needs_no_steps_and_a_solver_does(home, tmp_path):
+    command = ["solve", "krr", home / "prompts.npz", "--ridge", "1", "--out", tmp_path / "krr.npz"]
+    assert cli(*command).returncode == 0
+    prompts = np.load(home / "prompts.npz")
+    phi, y, query = (prompts[name] for name in ("phi", "y", "phi_query"))
+    solved = np.linalg.solve(phi @ phi.mT + np.eye(phi.shape[1]), y)
+    expected = query @ (phi.mT @ solved)
+    np.testing.assert_allclose(np.load(tmp_path / "krr.npz")["prediction"], expected, atol=1e-10)
+    command[1] = "cg"
+    refused(cli(*command), "--steps is needed for cg: the number of its iterations.")
+
+
 def test_a_decoder_of_every_prefix(home, tmp_path):
     """The gated MLP that it needs need not be named."""
     made = cli("compile", "cg", *COMPILE, "--causal", "--every-prefix", "--out", tmp_path / "m")

@@ -9,7 +9,7 @@ from fork_server import cli
 from ridgeformer.kernels import KERNELS
 from ridgeformer.solvers import SOLVERS
 
-COMMANDS = ("compile", "predict", "solve", "inspect", "export", "import", "evaluate", "identify", "demo", "study", "verify", "train", "zoo")  # fmt: skip
+COMMANDS = ("compile", "prompts", "predict", "solve", "inspect", "export", "import", "evaluate", "identify", "demo", "study", "verify", "train", "zoo")  # fmt: skip
 
 
 def words(*arguments):

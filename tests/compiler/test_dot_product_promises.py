@@ -1,5 +1,8 @@
 """Dot products from softmax heads promise what is proved, and nothing else; the edges of domains try them."""
 
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +11,11 @@ from promise import excess_of, over_allowed, solution
 
 from ridgeformer.compiler import HeadPairs, SoftmaxAttention, compile
 from ridgeformer.compiler.backends.head_errors import LARGEST_PROMISE
+from ridgeformer.compiler.certificate import Certificate
 from ridgeformer.kernels import Linear, Polynomial
 from ridgeformer.models import reference, trajectory
-from ridgeformer.solvers import make_solver
+from ridgeformer.models.reference import interval_of
+from ridgeformer.solvers import ConjugateGradient, Solver, make_solver, solve
 from ridgeformer.types import Refusal
 
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
@@ -147,3 +152,96 @@ def test_a_promise_holds_for_every_number_of_steps_of_a_loop():
                 found, exact.predictions.numpy(), 0.0, certificate.relative_error, 0.0, 4.0 * sums
             )
             assert allowed.max() < 1
+
+
+class Moving(NamedTuple):
+    alpha: Any
+    velocity: Any
+
+
+@dataclass(frozen=True)
+class Nesterov(Solver):
+    """A gradient step from α + βv, v the last change: no semi-iteration of the theorems."""
+
+    name = "nesterov-of-ones-own"
+
+    def init(self, m):
+        return Moving(m.zeros(), m.zeros())
+
+    def step(self, m, s, t):
+        lo, hi = m.interval("none")
+        beta = (hi**0.5 - lo**0.5) / (hi**0.5 + lo**0.5)
+        ahead = m.bound(
+            s.alpha + beta * s.velocity, lambda: 100 * m.solution_norm(), "these prompts"
+        )
+        alpha = ahead + (1 / hi) * (m.target() - m.matvec(ahead))
+        alpha = m.bound(alpha, lambda: 100 * m.solution_norm(), "these prompts")
+        return Moving(alpha, alpha - s.alpha)
+
+
+@dataclass(frozen=True)
+class Momentum(Nesterov):
+    """Heavy ball with its change as a variable: the same iterates, by other additions."""
+
+    name = "momentum-of-ones-own"
+
+    def step(self, m, s, t):
+        lo, hi = m.interval("none")
+        eta, beta = 4 / (hi**0.5 + lo**0.5) ** 2, ((hi**0.5 - lo**0.5) / (hi**0.5 + lo**0.5)) ** 2
+        change = beta * s.velocity + eta * (m.target() - m.matvec(s.alpha))
+        change = m.bound(change, lambda: 100 * m.solution_norm(), "these prompts")
+        alpha = m.bound(s.alpha + change, lambda: 100 * m.solution_norm(), "these prompts")
+        return Moving(alpha, change)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("solver", [Nesterov(), Momentum()])
+def test_ones_own_updates_are_said_to_be_checked_and_are(solver, dtype):
+    """Their products are those of the theorems; what their additions round is not counted there."""
+    to = SoftmaxAttention(1.0, 6, dot_products=HeadPairs(2 if dtype == "float32" else 12))
+    model = compile(solver, features=2, steps=6, ridge=1.0, to=to, dtype=dtype)
+    promise, entries = model.certificate.promise(), model.certificate.to_dict()
+    assert promise.endswith("the round-off of its updates is checked, not proved")
+    assert Certificate.from_dict(entries).promise() == promise
+    rng = np.random.default_rng(0)
+    for kind in KINDS:
+        prompt = edge_prompts(kind, rng, batch=8, supports=6, features=2, radius=1.0)
+        prompt = prompt.to(getattr(torch, dtype))
+        exact = solve(
+            solver,
+            prompt.to(torch.float64),
+            steps=6,
+            ridge=1.0,
+            interval=interval_of(model),
+            states=True,
+        )
+        found = trajectory(model, prompt).predictions.double()
+        sums = exact.states["alpha"].abs().sum(2).amax((0, 2))
+        allowed = model.certificate.relative_error * sums[:, None, None]
+        assert ((found - exact.predictions).abs() <= allowed).all(), kind
+
+
+@pytest.mark.parametrize("name", ["gd", "heavy-ball", "chebyshev"])
+def test_the_updates_of_the_package_are_proved(name):
+    to = SoftmaxAttention(1.0, 6, dot_products=HeadPairs(4))
+    model = compile(make_solver(name), features=2, steps=3, ridge=1.0, to=to)
+    assert not model.certificate.updates_unproved
+    assert "updates_unproved" not in model.certificate.to_dict()
+    assert "checked" not in model.certificate.promise()
+
+
+class HalfSteps(ConjugateGradient):
+    """CG that begins with half a step: what is proved of CG is not proved of it."""
+
+    name = "half-steps-of-ones-own"
+
+    def step(self, m, s, t):
+        after = super().step(m, s, t)
+        return after._replace(alpha=0.5 * after.alpha) if t == 1 else after
+
+
+def test_a_step_that_derives_from_cg_is_not_promised_what_cg_is():
+    to = SoftmaxAttention(0.1, 2, dot_products=HeadPairs(8))
+    assert compile(make_solver("cg"), features=2, steps=1, ridge=1.0, to=to)
+    with pytest.raises(Refusal, match="nothing can be promised for half-steps-of-ones-own"):
+        compile(HalfSteps(), features=2, steps=1, ridge=1.0, to=to)

@@ -4,15 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from ridgeformer.compiler.backends.multiply import Grid, Multiplier, SquareMultiplier
+from ridgeformer.compiler import Interpolated, SoftmaxAttention, compile
+from ridgeformer.compiler.backends.multiply import Grid, Multiplier, SquareMultiplier, fine_grid
 from ridgeformer.compiler.backends.softmax import SoftmaxLowering
 from ridgeformer.compiler.circuit import whole
 from ridgeformer.compiler.passes import assemble, erase, place, reuse
 from ridgeformer.kernels import Exponential, Gaussian
+from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import EagerMachine, certified_interval, make_solver
 from ridgeformer.tasks import Prompt
-from ridgeformer.theory import product_error_bound, sensitivity
+from ridgeformer.theory import Layers, product_error, product_error_bound, sensitivity
 from ridgeformer.transformer import Record
+from ridgeformer.types import Refusal
 
 A, B = (0.1, 1.7), (-2.0, 2.0)
 """The ranges of the two factors: one positive, as a normaliser is, and one of either sign."""
@@ -65,7 +68,7 @@ def test_interpolated_products_err_as_promised(layers):
         found = product_model(SquareMultiplier(grid))(x, y)
         errors.append(np.abs(found - x * y).max())
         promised = product_error_bound(A, B, grid.finest)
-        assert errors[-1] <= promised * (1 + 1e-9) + 1e-13
+        assert errors[-1] <= product_error(A, B, Layers(grid.intervals, grid.layers))
         assert errors[-1] > 0.9 * promised, "the promise is not idle"
     slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
     assert abs(slope + 2 * layers) < 0.1 * layers, slope
@@ -73,8 +76,11 @@ def test_interpolated_products_err_as_promised(layers):
 
 def test_fine_products_err_by_round_off():
     x, y = pairs()
-    found = product_model(SquareMultiplier(Grid(2)), fine=True)(x, y)
-    assert np.abs(found - x * y).max() < 1e-13
+    multiplier = SquareMultiplier(Grid(2))
+    found = product_model(multiplier, fine=True)(x, y)
+    grid = fine_grid(multiplier.neurons // 2)
+    bound = product_error(A, B, Layers(grid.intervals, grid.layers))
+    assert 0.001 * bound < np.abs(found - x * y).max() < bound < 1e-11
 
 
 def test_sums_of_products_and_a_linear_part():
@@ -195,3 +201,25 @@ def test_one_mode_comes_near_the_amplification(name, precondition, steps):
         noise[impulse] = root[0] / k**0.5
         total += float(predictions(solver, prompt, ridge, kernel, interval, noise)[-1].abs())
     assert 0.3 < total / bound <= 1, total / bound
+
+
+def test_round_off_alone_may_be_more_than_a_tolerance():
+    """With D up to 7·10⁴ the reciprocal by squares is far from exact, and a promise must know it."""
+    rng = np.random.default_rng(0)
+    towards = rng.normal(size=(40, 1, 2))
+    towards /= np.linalg.norm(towards, axis=-1, keepdims=True)
+    points = towards * (1 - 1e-3 * rng.uniform(size=(40, 7, 1)))
+    prompt = Prompt(*map(torch.from_numpy, (points[:, :3], np.ones((40, 3, 1)), points[:, 3:])))
+
+    def model_for(tolerance):
+        products = Interpolated(1.0, tolerance=tolerance)
+        return compile(
+            make_solver("richardson"), features=2, steps=1, ridge=1e5, kernel=Exponential(0.1),
+            to=SoftmaxAttention(1.0, 3, products),
+        )  # fmt: skip
+
+    model = model_for(3e-7)
+    apart = trajectory(model, prompt).predictions - reference(model, prompt).predictions
+    assert 1e-11 < float(apart.abs().max()) <= model.certificate.absolute_error
+    with pytest.raises(Refusal, match="round-off alone may cost"):
+        model_for(1e-11)

@@ -6,7 +6,7 @@ from math import isfinite
 
 import pytest
 import torch
-from browsing import opened
+from browsing import problems_at_every_width
 from rich.console import Console
 from tiny_models import LINEAR, cli, refused, train
 
@@ -154,16 +154,9 @@ def test_the_page_has_every_section_and_comes_from_the_findings_alone(written):
     assert (f"{shipped().cases} models" if shipped().cases else "uncalibrated") in page
 
 
-def test_the_page_fits_a_narrow_window_and_draws_every_figure(written, home, browser):
-    page, troubles = opened(browser, home / "page/index.html", 1024)
-    assert troubles == []
-    assert page.evaluate("document.documentElement.scrollWidth") <= 1024
-    drawn = page.evaluate(
-        "[...document.querySelectorAll('.plotly-graph-div')].map(d => d.querySelectorAll('.trace, .hm').length)"
-    )
-    assert len(drawn) >= 7
-    assert min(drawn) > 0
-    page.context.close()
+@pytest.mark.pages
+def test_the_page_is_drawn_at_every_width(written, home, browser):
+    assert problems_at_every_width(browser, home / "page/index.html") == {}
 
 
 def test_the_page_has_the_confusion_matrix(written):

@@ -1,5 +1,7 @@
 """An interrupted `identify` keeps what it found, and the same command goes on from there."""
 
+import re
+
 import pytest
 from rich.console import Console
 from tiny_models import LINEAR, train
@@ -8,6 +10,7 @@ from ridgeformer.experiments.identification import answer, inquiry
 from ridgeformer.experiments.identification.parts import PARTS, Part
 from ridgeformer.experiments.identification.run import identify_model
 from ridgeformer.experiments.jobs import Store
+from ridgeformer.types import Interrupted
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -27,8 +30,8 @@ def whole(model, tmp_path_factory):
     return out
 
 
-def identified(model, out, seed=0, say=print):
-    store = Store(out / "tasks", "this code", say)
+def identified(model, out, seed=0):
+    store = Store(out / "tasks", "this code")
     quiet = Console(quiet=True)
     return identify_model(model, out, prompts=PROMPTS, seed=seed, console=quiet, store=store)
 
@@ -46,14 +49,11 @@ def test_what_was_found_before_an_interruption_is_not_found_again(
         raise KeyboardInterrupt
 
     cut = tuple(Part(p.name, interrupt, p.measures) if p is last else p for p in PARTS)
-    said = []
+    kept = f"what was found is kept in {tmp_path / 'tasks'}; the same command goes on from there."
     with monkeypatch.context() as during:
         during.setattr(answer, "PARTS", cut)
-        with pytest.raises(KeyboardInterrupt):
-            identified(model, tmp_path, say=said.append)
-    assert said == [
-        f"Interrupted: what was found is kept in {tmp_path / 'tasks'}; the same command goes on from there."
-    ]
+        with pytest.raises(Interrupted, match=re.escape(kept)):
+            identified(model, tmp_path)
     assert not (tmp_path / "findings.json").exists()
     before = PARTS[: PARTS.index(last)]
     after = tuple(Part(p.name, fails, p.measures) if p in before else p for p in PARTS)

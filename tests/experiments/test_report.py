@@ -29,7 +29,7 @@ from ridgeformer.experiments.finding import (
 )
 from ridgeformer.experiments.page import render
 from ridgeformer.experiments.picture import mathtext, png
-from ridgeformer.experiments.run import Run, terminal_table, write_whole
+from ridgeformer.experiments.run import Run, terminal_table
 from ridgeformer.experiments.theorems import THEOREMS, Theorem, verify
 from ridgeformer.experiments.theorems.page import HEADER, row, verify_page
 from ridgeformer.experiments.wording import maths
@@ -145,11 +145,6 @@ def test_files_are_whole_or_not_there(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
         run.write(Page("t", "", [], ""), {"bad": math.nan})
     assert list((tmp_path / "out").iterdir()) == []
-    write_whole(tmp_path / "file", b"before")
-    (tmp_path / ".file.part").mkdir()  # so that the next one cannot be written
-    with pytest.raises(OSError, match="part"):
-        write_whole(tmp_path / "file", b"after")
-    assert (tmp_path / "file").read_bytes() == b"before"
     (tmp_path / "out" / "index.html").mkdir()
     with pytest.raises(Refusal, match="cannot be written: Is a directory"):
         Run(tmp_path / "out", "numbers.json")

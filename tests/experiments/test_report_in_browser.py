@@ -1,13 +1,11 @@
 """The report of `verify`, opened in a real browser that is off the network."""
 
 import pytest
-from browsing import opened
+from browsing import FIGURES, WIDTHS, opened, page_problems
 
 from ridgeformer.experiments.theorems import THEOREMS, verify
 
 pytestmark = pytest.mark.usefixtures("unchecked")
-
-WIDTHS = (pytest.param(1366, marks=pytest.mark.slow), 1024)
 
 
 @pytest.fixture(scope="module")
@@ -17,37 +15,14 @@ def short_report(unchecked, tmp_path_factory):
     return out / "index.html"
 
 
-FIGURES = """() => [...document.querySelectorAll('.plotly-graph-div')].map(div => {
-    const svg = div.querySelector('.main-svg'), box = svg ? svg.getBoundingClientRect() : {};
-    const paths = [...div.querySelectorAll('.trace path, .trace .point, .bars path')];
-    return {
-        section: div.closest('section').id, width: box.width || 0, height: box.height || 0,
-        traces: div.querySelectorAll('.trace').length, asked: div.data ? div.data.length : -1, drawn: paths.length,
-        broken: [...div.querySelectorAll('path')].filter(
-            p => /NaN|Infinity/.test((p.getAttribute('d') || '') + (p.getAttribute('transform') || ''))).length,
-        cut: [...div.querySelectorAll('.legend text, .xtick text, .ytick text, .xtitle, .ytitle')].filter(t => {
-            const b = t.getBoundingClientRect(), d = div.getBoundingClientRect();
-            return b.left < d.left - 1 || b.right > d.right + 1 || b.top < d.top - 1 || b.bottom > d.bottom + 1;
-        }).map(t => t.textContent),
-    };
-})"""
-
-
 def problems(browser, path, width):
     """What a reader at this width would miss; empty if nothing."""
-    page, found = opened(browser, path, width)
+    found = page_problems(browser, path, width)
+    page, _ = opened(browser, path, width)
     figures = page.evaluate(FIGURES)
     sections = page.evaluate("[...document.querySelectorAll('section')].map(s => s.id)")
     if [f["section"] for f in figures] != [s for s in sections if s != "summary"]:
         found.append("not one figure for each theorem")
-    for f in figures:
-        if min(f["width"], f["height"]) < 200 or f["traces"] != f["asked"] or not f["drawn"]:
-            found.append(f"{f['section']} is not drawn: {f}")
-        if f["broken"] or f["cut"]:
-            found.append(f"{f['section']} has broken paths or cut text: {f}")
-    wide = page.evaluate("document.documentElement.scrollWidth")
-    if wide > width:
-        found.append(f"the page is {wide} wide")
     targets = page.evaluate(
         "[...document.querySelectorAll('td a')].map(a => a.getAttribute('href'))"
     )
@@ -57,6 +32,7 @@ def problems(browser, path, width):
     return found
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_figure_is_drawn(browser, fast_report, width):
     assert problems(browser, fast_report[1] / "index.html", width) == []
@@ -75,7 +51,7 @@ PLANTED = {
         "</main>",
         "<style>.ytitle { transform: translate(-200px) !important; }</style></main>",
     ),
-    "a link that leads nowhere": ('<section id="query-error">', "<section>"),
+    "a link that leads nowhere": ('<section id="query-error"', "<section"),
 }
 
 
@@ -95,3 +71,53 @@ def test_a_broken_page_is_noticed(browser, short_report, tmp_path, planted):
     broken.write_text(head + "<body>" + body.replace(old, new, 1))
     assert old in body
     assert problems(browser, broken, 1366)
+
+
+def shown_sections(page):
+    return page.evaluate(
+        "[...document.querySelectorAll('section[data-group]')].filter(s => !s.hidden).map(s => s.id)"
+    )
+
+
+def test_readers_choose_sections_by_words_group_and_verdict(browser, short_report):
+    page, troubles = opened(browser, short_report, 1024)
+    names = ["chebyshev-worst-mode", "query-error"]
+    assert shown_sections(page) == names
+    page.get_by_label("Words").fill("chebyshev")
+    assert shown_sections(page) == names[:1]
+    assert page.locator("table.linked tbody tr:visible").count() == 1
+    page.get_by_label("Words").fill("")
+    page.get_by_label("About").select_option(THEOREMS["query-error"].group)
+    assert shown_sections(page) == names[1:]
+    page.get_by_label("About").select_option("everything")
+    page.get_by_label("only what does not hold").check()
+    assert shown_sections(page) == []
+    page.evaluate("location.hash = 'query-error'")  # a link to what is hidden shows it again
+    page.wait_for_function("!document.getElementById('query-error').hidden")
+    assert troubles == []
+    page.context.close()
+
+
+def test_readers_choose_lines_in_the_legend(browser, short_report):
+    page, troubles = opened(browser, short_report, 1024)
+    keys = page.locator("#query-error .keys button")
+    visible = (
+        "document.querySelector('#query-error .plotly-graph-div').data.map(t => t.visible ?? true)"
+    )
+    assert set(page.evaluate(visible)) == {True}
+    keys.nth(0).click()
+    assert page.evaluate(visible).count(False) >= 1
+    assert keys.nth(0).get_attribute("aria-pressed") == "false"
+    keys.nth(0).click()
+    for alone in (True, False):
+        keys.nth(1).dblclick()
+        pressed = [k.get_attribute("aria-pressed") == "true" for k in keys.all()]
+        assert pressed == [n == 1 or not alone for n in range(len(pressed))]
+    assert troubles == []
+    page.context.close()
+
+
+def test_every_theorem_says_what_it_is_about():
+    from ridgeformer.experiments.theorems.base import OWN
+
+    assert not [name for name, theorem in THEOREMS.items() if theorem.group == OWN]

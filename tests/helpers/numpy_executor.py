@@ -89,7 +89,8 @@ def applied(config, loops):
     return [*range(first), *[*range(first, stop)] * loops, *range(stop, n)]
 
 
-def run_tokens(directory, tokens, context, loops=1, everywhere=False):
+def run_tokens(directory, tokens, context, loops=1, everywhere=False, edit=lambda site, x: x):
+    """`edit` is given the residual stream at every site, and returns what takes its place."""
     config = json.loads((Path(directory) / "config.json").read_text())
     w = load_file(Path(directory) / "model.safetensors")
     x = tokens.astype(config["dtype"])
@@ -102,6 +103,7 @@ def run_tokens(directory, tokens, context, loops=1, everywhere=False):
         rows = np.broadcast_to(w["registers"], (len(x), *w["registers"].shape))
         x, context = np.concatenate([rows, x], axis=1), context + rows.shape[1]
     allowed = visible(x.shape[1], context, config["mask"])
+    x = edit("embed", x)
     for layer in applied(config, loops):
         name = f"blocks.{layer}"
         z = norm(x, w, f"{name}.ln1", config["norm"])
@@ -116,7 +118,7 @@ def run_tokens(directory, tokens, context, loops=1, everywhere=False):
                 scores = np.exp(scores - scores.max(-1, keepdims=True))
                 scores = scores / scores.sum(-1, keepdims=True)
             out = out + np.where(allowed, scores, 0) @ v @ w[f"{name}.attn.W_O"][head]
-        x = x + out
+        x = edit(f"{name}.resid_mid", x + out)
         z = norm(x, w, f"{name}.ln2", config["norm"])
         hidden = z @ w[f"{name}.mlp.W_in"] + w[f"{name}.mlp.b_in"]
         if config["mlp"] == "reglu":
@@ -131,6 +133,6 @@ def run_tokens(directory, tokens, context, loops=1, everywhere=False):
             from scipy.special import erf
 
             hidden = hidden * (1 + erf(hidden / np.sqrt(2))) / 2
-        x = x + hidden @ w[f"{name}.mlp.W_out"] + w[f"{name}.mlp.b_out"]
+        x = edit(f"{name}.resid_post", x + hidden @ w[f"{name}.mlp.W_out"] + w[f"{name}.mlp.b_out"])
     x = norm(x, w, "ln_final", config["norm"])
     return (x @ w["unembed.W"] + w["unembed.b"])[:, 0 if everywhere else context :]

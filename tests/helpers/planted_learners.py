@@ -1,5 +1,7 @@
 """Observations of learners that are known exactly, on Gaussian features, for tests of the instrument."""
 
+from dataclasses import replace
+
 import torch
 
 from ridgeformer.analysis.in_context import Copies, Observations, View, with_copies
@@ -34,6 +36,19 @@ def observed(predictor, *, view=LINEAR, seed=0, noise=0.0, **sizes):
     influence = influence + noise * influence.std() * drawn(batch, k, q, seed=seed + 2000)
     outputs = torch.einsum("bkq,bk->bq", influence, targets)
     return Observations(supports, queries, targets, outputs, influence, seed)
+
+
+def joined(first, second):
+    """The prompts of both, under the seed of the first."""
+    by_prompt = {
+        name: torch.cat([getattr(first, name), getattr(second, name)])
+        for name in ("targets", "outputs", "influence")
+    }
+    by_layer = {
+        name: torch.cat([getattr(first, name), getattr(second, name)], dim=1)
+        for name in ("supports", "queries")
+    }
+    return replace(first, **by_prompt, **by_layer)
 
 
 def copied(predictor, observations, *, view=LINEAR, count=3, noise=0.0, seed=0):

@@ -14,12 +14,11 @@ import ridgeformer as rf
 from ridgeformer.baselines.gradient_descent import descend, moments, scalar
 from ridgeformer.models import zoo
 from ridgeformer.tasks import generator_of
-from ridgeformer.training import Held, Recipe, predictions
+from ridgeformer.training import Held, predictions, recipes
 from ridgeformer.training.final import PROMPTS, SEED
 from ridgeformer.training.scores import errors, excess
 
 ROOT = Path(__file__).parents[2]
-RECIPES = ROOT / "recipes"
 DOCUMENT = (ROOT / "docs/training.md").read_text()
 WANTED = [
     name + seed
@@ -51,7 +50,7 @@ def test_all_are_there_and_small():
 @pytest.mark.parametrize("name", NAMES)
 def test_each_is_of_its_recipe(models, name):
     base = name.removesuffix("-1")
-    recipe = Recipe.load(RECIPES / f"{base}.toml").to_dict()
+    recipe = recipes.load(base).to_dict()
     assert models[name].recipe.to_dict() == recipe | {"seed": int(name != base)}
     scores = models[name].scores
     assert scores["steps"] == recipe["training"]["steps"]
@@ -148,11 +147,17 @@ def test_trained_and_compiled_models_read_the_same_file(tmp_path, models):
         assert errors(found, held.best).mean() < 0.05 * held.best.var()
 
 
-def test_they_are_listed():
+def test_they_are_listed_in_80_columns(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     result = cli("zoo")
     assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in result.stdout
     for name in NAMES:
-        assert name in result.stdout
+        scores = zoo.load(name).scores["by supports"].values()
+        (line,) = [line for line in lines if line.split()[:1] == [name]]
+        assert line.split()[-len(scores) :] == [f"{score['excess']:.4f}" for score in scores]
 
 
 @pytest.mark.parametrize("name", NAMES)

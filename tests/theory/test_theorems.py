@@ -3,15 +3,18 @@
 from functools import partial
 from math import cos, pi, sqrt
 
+import numpy as np
 import pytest
 import torch
 from theorem_cases import CASES, STEPS, diagonal_prompt, largest_ratio
 
 from ridgeformer import theory
+from ridgeformer.analysis.directions import orthonormal, outside
 from ridgeformer.kernels import Linear
 from ridgeformer.solvers import (
     Chebyshev,
     ConjugateGradient,
+    EagerMachine,
     GradientDescent,
     HeavyBall,
     Richardson,
@@ -103,6 +106,37 @@ def test_cg_ends_with_the_distinct_eigenvalues():
     assert float(found[4].min()) > 1e-8  # and not before
     repeated = diagonal_prompt([9.0, 9.0, 4.0, 4.0, 2.0], 1.0, torch.ones(5), torch.ones(5))
     assert int(theory.termination_steps(repeated, ridge=1.0)) == 3
+
+
+@pytest.mark.parametrize("solver", [GradientDescent, Richardson, Chebyshev, HeavyBall], ids=lambda s: s.name)  # fmt: skip
+def test_a_product_more_is_a_degree_more(solver):
+    """t products, the first of them Aα₀ = 0, leave a polynomial of degree t and no less."""
+    values = np.linspace(1.0, 5.0, 12)
+    found = theory.residual_polynomials(solver(), values, steps=5, tuned=(1.0, 5.0))
+    for t, polynomial in enumerate(found):
+        assert theory.products_taken(solver(), steps=t, tuned=(1.0, 5.0)) == t
+        for degree, least, most in ((t, 0.0, 1e-12), (t - 1, 1e-6, 1.0)):
+            if degree >= 0:
+                fit = np.polynomial.Polynomial.fit(values, polynomial, degree)
+                assert least <= np.abs(fit(values) - polynomial).max() <= most
+
+
+@pytest.mark.parametrize("precondition", ["none", "jacobi"])
+def test_iterates_lie_in_their_krylov_space(precondition):
+    """P⁻¹·span(y, AP⁻¹y, …), and in no smaller one."""
+    prompt = KernelDraw(Linear(), features=8, supports=12).draw(10, seed=0)
+    machine = EagerMachine(prompt, Linear(), 1.0)
+    inverse = machine.inverse_preconditioner(precondition)
+    inverse = torch.ones_like(prompt.y) if inverse is None else inverse
+    for solver in (ConjugateGradient(precondition), Richardson(precondition)):
+        alphas = solve(solver, prompt, steps=4, ridge=1.0, states=True).states["alpha"]
+        power, basis = inverse * prompt.y, prompt.y[..., :0]
+        for alpha in alphas[1:]:
+            apart = outside(alpha, basis).norm(dim=1) / alpha.norm(dim=1)
+            assert apart.min() > 1e-4
+            basis = orthonormal(torch.cat([basis, outside(power, basis)], dim=-1))
+            assert (outside(alpha, basis).norm(dim=1) / alpha.norm(dim=1)).max() < 1e-10
+            power = inverse * machine.matvec(basis[..., -1:])
 
 
 def test_an_interval_that_is_too_small_is_refused():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ridgeformer import theory
 from ridgeformer.compiler import HeadPairs, Interpolated, SoftmaxAttention, compile
-from ridgeformer.experiments.theorems.softmax import two_ends
+from ridgeformer.experiments.theorems.cases import two_ends
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import make_solver
@@ -220,8 +220,9 @@ def test_a_tolerance_buys_the_width_of_the_formula():
     def watched(products, budget, *rest):
         grid = original(products, budget, *rest)
         reach = budget.query * budget.spread * budget.response.prediction
+        left = products.tolerance - budget.spent(grid)
         needed = theory.interpolation_intervals(
-            budget.first, budget.second, reach=reach, tolerance=products.tolerance - budget.rest
+            budget.first, budget.second, reach=reach, tolerance=left
         )
         found.append((grid.intervals, needed))
         return grid

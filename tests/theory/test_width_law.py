@@ -53,10 +53,10 @@ def test_sizes_are_between_both_bounds(supports, ridge):
     law = theory.RowSumLaw(supports, ridge, TARGET)
     steps = law.steps(ERROR)
     squares, digits = (backend(supports, digits=d, ridge=ridge) for d in (False, True))
-    spent = digits.digit_budget.budget.reached(0.0) + 1e-6
+    spent = squares.budget.spent(squares.grid), digits.digit_budget.spent(digits.digits)
     for found, (low, high) in (
-        (squares.grid.intervals, law.intervals(steps=steps, tolerance=ERROR, spent=spent)),
-        (digits.digits, law.digits(steps=steps, tolerance=ERROR, spent=spent)),
+        (squares.grid.intervals, law.intervals(steps=steps, tolerance=ERROR, spent=spent[0])),
+        (digits.digits, law.digits(steps=steps, tolerance=ERROR, spent=spent[1])),
     ):
         assert low <= found <= high
     low, high = law.responses(steps)

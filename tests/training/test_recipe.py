@@ -1,13 +1,12 @@
 """Recipes: mistakes are refused, those of the package are valid, and curricula grow as they say."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from tiny_recipe import recipe_file
 
-from ridgeformer.training import Recipe
+from ridgeformer.training import Recipe, recipes
 from ridgeformer.training.loop import batch_at
 from ridgeformer.training.recipe import Curriculum
 from ridgeformer.types import Refusal
@@ -102,19 +101,35 @@ def test_only_pairs_can_be_cotrained(tmp_path, layout):
 
 
 def test_shipped_recipes_are_valid():
-    paths = sorted((Path(__file__).parents[2] / "recipes").rglob("*.toml"))
-    assert {"published"} < {path.parent.name for path in paths}
-    for path in paths:
-        recipe = Recipe.load(path)
-        assert Recipe.from_dict(recipe.to_dict()) == recipe
-        assert recipe.name == path.stem
+    files = recipes.files()
+    assert sorted(files.values()) == sorted(recipes.FOLDER.rglob("*.toml"))
+    assert {"published"} < {path.parent.name for path in files.values()}
+    for name, path in files.items():
+        recipe = recipes.load(name)
+        assert Recipe.from_dict(recipe.to_dict()) == recipe == Recipe.load(path)
+        assert recipe.name == name
+
+
+def test_a_file_comes_before_the_shipped_recipe_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert recipes.load("gp").name == "gp"
+    (tmp_path / "gp").mkdir()  # such as the folder of a run
+    assert recipes.load("gp").name == "gp"
+    (tmp_path / "gp").rmdir()
+    recipe_file(tmp_path).rename("gp")
+    assert recipes.load("gp").name == "tiny"
+
+
+@pytest.mark.parametrize("named", ["gpp", "recipes/gp.toml", "gp.toml"])
+def test_a_recipe_that_is_nowhere(named):
+    with pytest.raises(
+        Refusal, match=rf"no recipe at {named}: .* shipped, of cotrained, .* gp, .* ahn,"
+    ):
+        recipes.load(named)
 
 
 def test_the_control_of_cotraining_differs_in_nothing_else():
-    folder = Path(__file__).parents[2] / "recipes"
-    cotrained, control = (
-        Recipe.load(folder / f"{name}.toml") for name in ("cotrained", "cotrained-control")
-    )
+    cotrained, control = map(recipes.load, ("cotrained", "cotrained-control"))
     assert cotrained.training.auxiliary > 0
     without = {"auxiliary": 0.0, "auxiliary_layers": ()}
     training = replace(cotrained.training, **without)

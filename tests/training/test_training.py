@@ -67,7 +67,7 @@ def test_killed_at_any_moment_a_run_ends_as_if_it_had_not_been(finished, tmp_pat
     random_times, kills = random.Random(0), 0
     deadline = time.monotonic() + 600
     while kills < 5 and time.monotonic() < deadline:
-        process = begin(path, tmp_path / "run", "--resume")
+        process = begin(path, tmp_path / "run", *(["--resume"] if kills else []))
         seen = newest(tmp_path / "run")
         while newest(tmp_path / "run") == seen and process.poll() is None:
             time.sleep(0.02)
@@ -297,8 +297,31 @@ def test_a_batch_that_cannot_be_shared_is_refused(tmp_path):
         Group(0, 3).share(batch_at(0, recipe))
 
 
-def test_without_checkpoints_a_resumed_run_starts_at_the_beginning(tmp_path):
-    said = []
-    run = started(Recipe.load(recipe_file(tmp_path)), tmp_path / "run", True, said.append, Group())
+def test_without_a_run_nothing_is_resumed_and_without_a_checkpoint_it_says_so(tmp_path):
+    recipe, said = Recipe.load(recipe_file(tmp_path)), []
+    for place in (tmp_path / "run", tmp_path / "run/nowhere"):
+        with pytest.raises(Refusal, match=r"no run in .* to go on with: leave `resume=True` out"):
+            started(recipe, place, True, said.append, Group())
+        assert not place.exists()
+        (tmp_path / "run").mkdir(exist_ok=True)
+    (tmp_path / "run/log.jsonl").write_text(
+        ""
+    )  # as of a run that was killed before its first checkpoint
+    run = started(recipe, tmp_path / "run", True, said.append, Group())
     assert run.step == 0
-    assert "starting at step 0" in said[0]
+    assert said == [f"{run.folder} has no checkpoint that can be used: starting at step 0."]
+
+
+@pytest.mark.parametrize("moment", [1, 7, 10, 13, 40])
+def test_a_run_that_is_stopped_saves_its_step_and_goes_on_bit_for_bit(tmp_path, moment):
+    recipe, said = Recipe.load(recipe_file(tmp_path, steps=40)), []
+    whole = started(recipe, tmp_path / "whole", False, said.append, Group())
+    assert whole.train(lambda step, seen: None)
+    run = started(recipe, tmp_path / "run", False, said.append, Group())
+    assert not run.train(lambda step, seen: None, lambda: run.step == moment)
+    assert run.saved == moment
+    again = started(recipe, tmp_path / "run", True, said.append, Group())
+    assert said == [f"Going on from step {moment} of 40."]
+    assert again.train(lambda step, seen: None)
+    assert same(again.model.state_dict(), whole.model.state_dict())
+    assert logged(tmp_path / "run") == logged(tmp_path / "whole")

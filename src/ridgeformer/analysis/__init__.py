@@ -1,4 +1,5 @@
 """What models compute, found by reading their layers, probing for states, changing them, and taking parts away."""
+# mypy: implicit-reexport
 
 from ridgeformer.analysis.ablation import (
     AggregatorAblation,

@@ -46,7 +46,8 @@ class Setting:
     def around(
         prompt: Prompt, kernel: Kernel, ridge: float, precondition: Precondition = "none"
     ) -> Setting:
-        """Where a search begins: the task's kernel and λ, and the spectra of P⁻¹A on the prompts."""
+        """Where a search begins: the task's kernel and λ, and the spectra of P⁻¹A on the prompts, which are a matter of
+        features alone: targets do not count."""
         lo, hi = EagerMachine(prompt, kernel, ridge).interval(precondition)
         return Setting(kernel, ridge, lo, hi)
 

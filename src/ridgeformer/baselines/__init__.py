@@ -1,4 +1,5 @@
 """Baselines, one per file. The suites run over `BASELINES`, so that a new one inherits every test."""
+# mypy: implicit-reexport
 
 from ridgeformer.baselines.adapter import Adapter
 from ridgeformer.baselines.base import Baseline

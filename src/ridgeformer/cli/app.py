@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 from ridgeformer import __version__
-from ridgeformer.cli import compile, export, import_, lm, solve, zoo
+from ridgeformer.cli import compile, export, import_, lm, prompts, solve, suite, zoo
 from ridgeformer.cli.calibrate import calibrate
 from ridgeformer.cli.commands import Commands, register, register_with_options
 from ridgeformer.cli.demo import demo
 from ridgeformer.cli.evaluate import evaluate
+from ridgeformer.cli.explore import explore
 from ridgeformer.cli.identify import identify
 from ridgeformer.cli.inspect import inspect
 from ridgeformer.cli.predict import predict
@@ -29,14 +30,16 @@ app = typer.Typer(
     help="Solvers compiled to transformers: kernel ridge regression in a forward pass.",
 )
 register_with_options(app, compile.compile, compile.options)
+register_with_options(app, prompts.prompts, prompts.options)
 register(app, predict)
 register_with_options(app, solve.solve, solve.options)
 register_with_options(app, export.export, export.options)
 register_with_options(app, import_.import_, import_.options, "import")
-for command in (inspect, evaluate, identify, calibrate, demo, study, verify, train):
+for command in (inspect, evaluate, identify, calibrate, demo, explore, study, verify, train):
     register(app, command)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(lm.app, name="lm")
+app.add_typer(suite.app, name="suite")
 
 
 def version(show: bool) -> None:

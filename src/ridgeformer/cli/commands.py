@@ -10,6 +10,8 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
+from ridgeformer.cli import interruption
+
 COMPLETED: dict[str, Callable[[], Any]] = {}
 """By name, the commands whose options depend on what is registered, to be built when called."""
 
@@ -26,16 +28,21 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The commands: the user's files come first, then the command, and refusals are one sentence."""
+    """The commands: the user's files come first, then the command; refusals and interruptions are one sentence."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        with interruption.handled():
+            return super().main(*args, **settings)
 
     def invoke(self, ctx: Any) -> Any:
-        from ridgeformer.cli.imports import run_file
-        from ridgeformer.cli.refusals import one_sentence
+        with interruption.in_one_sentence():  # before torch is imported, which takes seconds
+            from ridgeformer.cli.imports import run_file
+            from ridgeformer.cli.refusals import one_sentence
 
-        with one_sentence(self.flags):
-            for path in ctx.params["files"] or ():
-                run_file(path)
-            return super().invoke(ctx)
+            with one_sentence(self.flags):
+                for path in ctx.params["files"] or ():
+                    run_file(path)
+                return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
@@ -59,11 +66,12 @@ class Commands(TyperGroup):
 
 
 def with_names(text: str) -> str:
-    """The help of an option, with the solvers and kernels that are registered by now."""
+    """The help of an option, with the solvers, kernels and tasks that are registered by now."""
     from ridgeformer.kernels import KERNELS
     from ridgeformer.solvers import SOLVERS
+    from ridgeformer.tasks import TASKS
 
-    for word, registry in (("{solvers}", SOLVERS), ("{kernels}", KERNELS)):
+    for word, registry in (("{solvers}", SOLVERS), ("{kernels}", KERNELS), ("{tasks}", TASKS)):
         text = text.replace(word, ", ".join(registry))
     return text
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from ridgeformer.cli import files, interruption
 from ridgeformer.cli import options as o
 
 if TYPE_CHECKING:
@@ -69,19 +70,21 @@ def compile(
     method = choices.make_solver(solver, asked)
     if steps is None and not method.smooths and not looped:
         raise Refusal(f"--steps is needed for {solver}: the number of its iterations.")
-    model = compile_solver(
-        method,
-        features=features,
-        outputs=outputs,
-        steps=steps,
-        ridge=ridge,
-        kernel=choices.make_kernel(kernel, asked),
-        dtype=dtype,
-        to=choices.make_target(attention, mlp, asked),
-        looped=looped,
-    )
-    model.save(out, force)
-    typer.echo(f"{out}: {summary(model)}")
+    with files.busy("compiling"):
+        model = compile_solver(
+            method,
+            features=features,
+            outputs=outputs,
+            steps=steps,
+            ridge=ridge,
+            kernel=choices.make_kernel(kernel, asked),
+            dtype=dtype,
+            to=choices.make_target(attention, mlp, asked),
+            looped=looped,
+        )
+    with interruption.waiting():  # Once it is saved there is nothing left to interrupt.
+        model.save(out, force)
+        typer.echo(f"{out}: {summary(model)}")
 
 
 def options() -> list[Parameter]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,13 @@ if TYPE_CHECKING:
     from ridgeformer.tasks import Prompt
 
 
-def check_output(out: Path, prompts: Path) -> None:
+def check_output(out: Path, prompts: Path | None = None) -> None:
+    """Refuses a result that cannot be written, or that would replace the prompts that it is made from."""
     from ridgeformer.types import Refusal
 
     if out.is_dir():
         raise Refusal(f"{out} is a directory: name a file for the result.")
-    if out.exists() and prompts.exists() and out.samefile(prompts):
+    if prompts is not None and out.exists() and prompts.exists() and out.samefile(prompts):
         raise Refusal(f"--out {out} is the prompt file itself: choose another name.")
     if not out.absolute().parent.is_dir():
         raise Refusal(f"{out} cannot be written: its directory does not exist.")
@@ -29,15 +31,27 @@ def check_output(out: Path, prompts: Path) -> None:
 def batches(prompt: Prompt, what: str, cost: int | None = None) -> Iterator[Prompt]:
     """The prompts in parts of bounded memory, under a progress bar; `cost` is tokens per prompt."""
     from rich.console import Console
-    from rich.progress import track
+
+    from ridgeformer.experiments.run import timed_bars
 
     size = max(1, 2**17 // (cost or prompt.supports + 1 + prompt.phi_query.shape[1]))
     starts = range(0, len(prompt), size)
-    console = Console(file=sys.stderr)
-    for start in track(
-        starts, what, console=console, transient=True, disable=not sys.stderr.isatty()
-    ):
-        yield prompt[start : start + size]
+    with timed_bars(Console(file=sys.stderr, quiet=not sys.stderr.isatty())) as progress:
+        for start in progress.track(starts, description=what):
+            yield prompt[start : start + size]
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """A bar that goes back and forth with the time so far, for work that does not say how far it is."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(file=sys.stderr, quiet=not sys.stderr.isatty())
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield
 
 
 def write(out: Path, predictions: Any, trajectory: bool, supports: int | None = None) -> None:

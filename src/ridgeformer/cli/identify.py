@@ -32,6 +32,7 @@ def identify(
             help="Limits and error rates; those that are shipped if left out.", metavar="FILE.json"
         ),
     ] = None,
+    device: o.Device = "cpu",
     out: Annotated[
         Path | None, typer.Option(help="Directory of the page; results/identify-MODEL if left out.")
     ] = None,
@@ -52,5 +53,6 @@ def identify(
         seed=seed,
         calibration=calibration,
         steps=steps,
+        device=device,
         store=store,
     )

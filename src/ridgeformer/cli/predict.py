@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Annotated
 
 import typer
@@ -26,6 +27,7 @@ def predict(
             "through its own final norm and unembedding (a logit lens).",
         ),
     ] = False,
+    device: o.Device = "cpu",
 ) -> None:
     """Run a saved model on prompts: writes prediction [B,q,r] and, on request, trajectory [T+1,B,q,r].
 
@@ -39,9 +41,12 @@ def predict(
     from ridgeformer.models import predict as run
     from ridgeformer.models import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
+    from ridgeformer.training import OutsideTraining, TrainedModel
+    from ridgeformer.transformer import device_named
 
     files.check_output(out, prompts)
-    loaded = load(model)
+    where = device_named(device)
+    loaded = load(model).to(where)
     prompt = Prompt.load(prompts)
     loaded.check(prompt)
     prefixes = isinstance(loaded, CompiledModel) and loaded.certificate.every_prefix
@@ -53,6 +58,9 @@ def predict(
             return loaded.predict_prefixes(part, steps=steps)[None]
         return run(loaded, part, steps=steps)[None]
 
-    batches = files.batches(prompt, "predicting", loaded.cost(prompt))
-    found = torch.cat([predicted(part) for part in batches], dim=1)
+    if isinstance(loaded, TrainedModel) and (said := loaded.outside(prompt)):
+        typer.echo(f"Warning: {said}", err=True)
+    with warnings.catch_warnings(action="ignore", category=OutsideTraining):
+        batches = files.batches(prompt, "predicting", loaded.cost(prompt))
+        found = torch.cat([predicted(part.to(where)).cpu() for part in batches], dim=1)
     files.write(out, found, trajectory, prompt.supports if prefixes else None)

@@ -16,9 +16,11 @@ CLOSED_FORM = "krr"
 def solve(
     solver: o.SolverName,
     prompts: o.Prompts,
-    steps: Annotated[int, typer.Option(help="Number of solver steps T.")],
     ridge: Annotated[float, typer.Option(help="The ridge λ > 0.")],
     out: o.Out,
+    steps: Annotated[
+        int | None, typer.Option(help="Number of solver steps T; krr has none.")
+    ] = None,
     trajectory: Annotated[
         bool, typer.Option("--trajectory", help="Also write the predictions after every step.")
     ] = False,
@@ -47,6 +49,8 @@ def solve(
         method if closed else choices.chosen_solver(solver),
         choices.chosen_kernel(kernel),
     )
+    if steps is None and not closed:
+        raise Refusal(f"--steps is needed for {solver}: the number of its iterations.")
     if max_eigenvalue is not None and closed:
         raise Refusal("--max-eigenvalue tunes an iteration, and krr has none: leave it out.")
     if max_eigenvalue is not None and not max_eigenvalue > 0:
@@ -56,6 +60,7 @@ def solve(
     def predictions(part: Prompt) -> torch.Tensor:
         if closed:
             return krr(part, ridge=ridge, kernel=chosen)[None]
+        assert steps is not None
         return run_solver(
             choices.make_solver(solver, asked),
             part,

@@ -21,6 +21,10 @@ def study(
     ] = None,
     seed: o.Seed = 0,
     prompts: Annotated[int | None, typer.Option(help="Prompts per setting.")] = None,
+    fast: Annotated[
+        bool,
+        typer.Option("--fast", help="Few prompts, which shows little; `--prompts` says how many."),
+    ] = False,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
     store: o.StoreDirectory = None,
@@ -35,4 +39,6 @@ def study(
         return
     chosen, out = STUDIES.find(name), out or Path("results") / name
     where, kept = plan(context, out, workers, scheduler, store)
+    if fast and prompts is None:
+        prompts = chosen.few
     run_study(chosen, out, seed, prompts, where=where, store=kept)

@@ -9,7 +9,7 @@ import typer
 
 from ridgeformer.cli import options as o
 from ridgeformer.cli.commands import register
-from ridgeformer.cli.train import run_recipe, shown
+from ridgeformer.cli.train import run_recipe
 
 app = typer.Typer(
     help="Trained models that are shipped with the package; without a command, list them.",
@@ -30,37 +30,35 @@ def list_models(context: typer.Context) -> None:
     from ridgeformer.training.final import FEWER
 
     if not shipped.names():
-        typer.echo(
-            "No model is shipped yet: train one with `ridgeformer train RECIPE.toml --out DIR`."
-        )
+        typer.echo("No model is shipped yet: train one with `ridgeformer train RECIPE --out DIR`.")
         return
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)  # a file or a pipe has no edge
     table = Table(
         title="Shipped models, with excess risk by number of supports",
         box=SIMPLE_HEAD,
         title_justify="left",
+        padding=0,
+        show_edge=False,
     )
-    for column in ("name", "task", "tokens", "attention"):
-        table.add_column(column, no_wrap=column == "name")
-    for column in ("size", "seed", "CPU min", *map(str, FEWER), "all"):
-        table.add_column(column, justify="right", no_wrap=column == "all")
+    for column in ("name", "task", "attention"):
+        table.add_column(column, overflow="fold", no_wrap=column == "name")
+    for column in ("size", "CPU\nmin", *map(str, FEWER), "all"):
+        table.add_column(column, overflow="fold", justify="right")
     for name in shipped.names():
         model = shipped.load(name)
         recipe, config, scores = model.recipe, model.transformer.config, model.scores
         by_supports = scores["by supports"]
-        fewer = [by_supports.get(str(n), {}).get("excess") for n in FEWER]
+        sizes = (*FEWER, recipe.task.supports)
+        excess = [by_supports.get(str(n), {}).get("excess") for n in sizes]
         table.add_row(
-            name, recipe.task.name, recipe.model.layout, config.attention,
-            f"{config.n_layers} × {config.d_model}", str(recipe.seed), f"{scores['cpu minutes']:g}",
-            *("" if value is None else f"{value:.4f}" for value in fewer),
-            shown(by_supports[str(recipe.task.supports)]),
+            name, recipe.task.name, config.attention,
+            f"{config.n_layers} × {config.d_model}", f"{scores['cpu minutes']:g}",
+            *("" if value is None else f"{value:.4f}" for value in excess),
         )  # fmt: skip
     console.print(table)
     console.print(
-        "size: layers × width. Excess risk: 0 for the best predictor, 1 for the mean. Recipe and all scores: ridgeformer inspect $(ridgeformer zoo path NAME)",
-        soft_wrap=True,
+        "size: layers × width. Excess risk: 0 for the best predictor, 1 for the mean.\n"
+        "Recipe and all scores: ridgeformer inspect $(ridgeformer zoo path NAME)",
         highlight=False,
     )
 

@@ -1,4 +1,5 @@
 """Programs compiled to transformer weights."""
+# mypy: implicit-reexport
 
 from ridgeformer.compiler.certificate import Certificate, NoPromise, largest_eigenvalue
 from ridgeformer.compiler.compile import compile

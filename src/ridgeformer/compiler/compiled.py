@@ -15,7 +15,7 @@ from ridgeformer.compiler.circuit import Place, Role
 from ridgeformer.compiler.saved import AGAIN, check_sites
 from ridgeformer.compiler.unroll import unrolled_sites, unrolled_transformer
 from ridgeformer.tasks import Prompt
-from ridgeformer.transformer import Transformer, load, save
+from ridgeformer.transformer import Transformer, check_precision, load, save
 from ridgeformer.types import Refusal
 
 
@@ -138,6 +138,14 @@ class CompiledModel:
         """The sites of a run of so many steps, the blocks numbered as they are applied."""
         taken = self.certificate.at(steps).steps
         return unrolled_sites(self.sites, self.transformer.config, taken, self.loops(steps))
+
+    def to(self, device: torch.device | str) -> CompiledModel:
+        """Moves the model to another device, as `nn.Module.to` does, and returns it; prompts must be there, too."""
+        check_precision(
+            self.transformer.config.torch_dtype, device, 'compile with `dtype="float32"`'
+        )
+        self.transformer.to(device)
+        return self
 
     def save(self, directory: str | Path, force: bool = False) -> None:
         extra = {"certificate": self.certificate.to_dict(), "sites": self.sites}

@@ -45,6 +45,17 @@ class Domain:
         logits = self.kernel.logits()
         return 1.0 if logits is None else logits.largest(self.max_norm)
 
+    def units_of_logits(self, features: int) -> float:
+        """(2p + 10)·L, where logits are differences of numbers up to L, and 0 elsewhere.
+
+        By so many units of round-off a kernel value of p features may be off (the theorem on the normaliser),
+        while a solver that forms the difference |a − b|² itself is off by a few.
+        """
+        logits = self.kernel.logits()
+        if logits is None or not logits.norm:
+            return 0.0
+        return (2 * logits.features.width(features) + 10) * self.largest_logit
+
     def check(self, dtype: str) -> None:
         """Refuses row sums that no longer resolve a single kernel value, and too large logits."""
         top = self.row_sums[1]

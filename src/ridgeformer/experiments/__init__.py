@@ -2,6 +2,7 @@
 
 This is the only door to the experiments; each is imported when it is asked for.
 """
+# mypy: implicit-reexport
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

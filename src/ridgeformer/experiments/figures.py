@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from math import floor, isfinite, log10
 from textwrap import wrap
@@ -38,7 +39,7 @@ def draw(figure: Figure | Heatmap | Matrices) -> Drawing:
 
 
 def draw_panels(figure: Figure) -> Drawing:
-    """A grid of panels with one legend; emphasised lines come first in it."""
+    """A grid of panels; `legend` has the names of their lines."""
     from plotly.subplots import make_subplots
 
     rows = figure.rows
@@ -69,13 +70,37 @@ def draw_panels(figure: Figure) -> Drawing:
     if figure.guide is not None:
         add_guide(drawing, *figure.guide, log=rows[0][0].axes.log_x)
     stacked = rows[0][0].axes.bars == "stacked"
-    style(drawing, 110 + 330 * len(rows), barmode="stack" if stacked else "group", bargap=0.25)
-    if figure.legend == "beside":
-        beside = {"orientation": "v", "x": 1.01, "y": 1.0, "yanchor": "top"}
-        return drawing.update_layout(legend=beside, margin={"t": 40}, height=560)
-    top = 1 + (0.12 if titled[0] else 0.02) / len(rows)
-    margin = {"t": 130 if titled[0] else 70}
-    return drawing.update_layout(legend={"y": top, "yanchor": "bottom"}, margin=margin)
+    style(drawing, 40 + 330 * len(rows), barmode="stack" if stacked else "group", bargap=0.25)
+    return drawing.update_layout(showlegend=False, margin={"t": 60 if titled[0] else 24})
+
+
+@dataclass(frozen=True)
+class Key:
+    """A name in the legend, with how its lines look."""
+
+    name: str
+    group: str
+    color: str
+    dash: str
+    filled: bool
+    shown: bool
+    rank: float
+
+
+def legend(drawing: Drawing) -> list[Key]:
+    """The lines of a figure once each, emphasised ones first; empty if there is only one."""
+    keys: dict[str, Key] = {}
+    for trace in drawing.data:
+        if trace.type not in ("scatter", "bar") or trace.showlegend is False or not trace.name:
+            continue
+        group, bar = trace.legendgroup or trace.name, trace.type == "bar"
+        line = trace.marker if bar else trace.line
+        key = Key(
+            trace.name, group, str(line.color), "solid" if bar else str(line.dash), bar,
+            trace.visible is not False and trace.visible != "legendonly", trace.legendrank or 1000,
+        )  # fmt: skip
+        keys.setdefault(group, key)
+    return sorted(keys.values(), key=lambda key: key.rank) if len(keys) > 1 else []
 
 
 def style(drawing: Drawing, height: int, **layout: Any) -> Drawing:
@@ -85,7 +110,6 @@ def style(drawing: Drawing, height: int, **layout: Any) -> Drawing:
         font=FONT,
         margin={"l": 70, "r": 44, "t": 90, "b": 60},
         modebar={"orientation": "v"},
-        legend={"orientation": "h", "y": 1.2, "x": 0},
         **layout,
     )
 
@@ -123,7 +147,7 @@ def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
         marker |= {"size": 8, "symbol": "circle-open", "line": {"width": 2}}
     return {
         "type": "scatter", "x": list(line.x), "y": shown[0], "name": maths(line.name),
-        "legendgroup": line.name, "showlegend": legend, "legendrank": 1 if line.width > Line.width else 1000,
+        "legendgroup": line.name, "showlegend": legend, "visible": "legendonly" if line.hidden else True, "legendrank": 1 if line.width > Line.width else 1000,
         "mode": line.mode or ("lines" if line.bound and len(line.x) > 1 else "lines+markers"),
         "line": {"color": color, "dash": line.dash or ("dot" if line.bound else "solid"), "width": line.width},
         "marker": marker, "error_y": error_bars(*shown),
@@ -134,7 +158,7 @@ def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
 def bars(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
     return {
         "type": "bar", "x": ["<br>".join(wrap(maths(str(x)), WRAPPED)) for x in line.x], "y": list(line.y),
-        "name": maths(line.name), "marker": {"color": color}, "showlegend": legend,
+        "name": maths(line.name), "legendgroup": line.name, "marker": {"color": color}, "showlegend": legend,
         "error_y": error_bars(*values_of(line)), "hovertemplate": "%{x}: %{y:.3g}",
     }  # fmt: skip
 

@@ -69,6 +69,8 @@ class Line:
     color: str = ""
     """The next of the palette if left out."""
     dash: str = ""
+    hidden: bool = False
+    """Drawn only when a reader asks for it in the legend."""
     mode: str = ""
     """lines, markers (open circles) or lines+markers; the latter if left out, but for bounds."""
     width: float = 2.5
@@ -105,7 +107,6 @@ class Figure:
     rows: Sequence[Sequence[Panel]]
     guide: tuple[float, str] | None = None
     """A vertical line at x, with what it marks."""
-    legend: Literal["above", "beside"] = "above"
 
     @staticmethod
     def of(lines: Sequence[Line], axes: Axes, **options: Any) -> Figure:
@@ -207,6 +208,10 @@ class Section:
     title: str
     content: Sequence[Block]
     anchor: str = ""
+    group: str = ""
+    """Readers can choose a group, if the sections of a page have any."""
+    flag: str = ""
+    """A word such as VIOLATED, if the section is one of those that readers may want alone."""
 
     @property
     def tables(self) -> list[Table]:
@@ -224,6 +229,11 @@ class Page:
     terminal: Mapping[str, Table] = field(default_factory=dict)
     """Tables for the terminal by title, narrower than those of the page."""
 
+    @property
+    def groups(self) -> list[str]:
+        """The groups of its sections, in their order."""
+        return list(dict.fromkeys(s.group for s in self.sections if s.group))
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -238,6 +248,8 @@ class Finding:
     """The meaning of each measure."""
     numbers: Sequence[Number] = ()
     title: str = ""
+    group: str = ""
+    """What it is about, where a page has several groups."""
     statement: str = ""
     """A theorem's statement with its constants."""
     see: str = ""
@@ -294,7 +306,8 @@ class Finding:
         said = [Paragraph(self.statement, "statement")] if self.statement else []
         shown = [Paragraph(self.see, "see" if self.statement else "")] if self.see else []
         content = [*said, *more, *shown, *self.figures, *self.tables]
-        return Section(self.title, content, self.name)
+        flag = "" if self.holds else self.verdict
+        return Section(self.title, content, self.name, self.group, flag)
 
 
 @dataclass

@@ -15,13 +15,13 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
-from uuid import uuid4
 
 from rich.console import Console
 
 from ridgeformer import __version__
-from ridgeformer.experiments.run import check_writable, write_whole
-from ridgeformer.types import Refusal
+from ridgeformer.experiments.run import check_writable
+from ridgeformer.types import Interrupted, Refusal
+from ridgeformer.whole import clear_leftovers, remove_whole, write_whole
 
 Result = dict[str, Any]
 """Plain data that JSON can hold; NaN and infinities are allowed, and tuples become lists."""
@@ -100,7 +100,12 @@ class Store:
         self.directory = Path(directory)
         self.made_by = made_by
         self.say = say
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Refuses a directory that cannot be written, before any work is done."""
         check_writable(self.directory / "result.json")
+        clear_leftovers(self.directory)
 
     def key(self, task: Task) -> str:
         """Two tasks have the same key if they are described alike."""
@@ -113,8 +118,10 @@ class Store:
     def put(self, task: Task, result: Result) -> None:
         values = {"task": task.describe(), "check": checksum(result), "result": result}
         path = self.path(task)
-        # Two jobs may write the same result at the same time.
-        write_whole(path, json.dumps(values).encode(), by=uuid4().hex)
+        try:
+            write_whole(path, json.dumps(values).encode())
+        except OSError as error:
+            raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
 
     def find(self, task: Task) -> Result | None:
         """The result as it was put; None if there is none, or if its file was damaged since."""
@@ -144,6 +151,45 @@ class Store:
 
     def __contains__(self, task: Task) -> bool:
         return self.find(task) is not None
+
+    @property
+    def empty(self) -> bool:
+        return not any(self.directory.glob("*.json"))
+
+    def done(self) -> None:
+        """The job has ended well; results stay, so that another one finds them."""
+
+
+class Unfinished(Store):
+    """Results that are kept until the job has ended well, in a directory that is there as long as there are any."""
+
+    def prepare(self) -> None:
+        """The directory is made for the first result."""
+
+    def put(self, task: Task, result: Result) -> None:
+        check_writable(self.path(task))
+        super().put(task, result)
+
+    def done(self) -> None:
+        if self.directory.is_dir():
+            remove_whole(self.directory)
+
+
+@contextmanager
+def going_on(store: Store | None) -> Iterator[None]:
+    """A job whose results a store keeps: an interruption says so, and where the job ends well, the store is told."""
+    try:
+        yield
+    except Interrupted:
+        raise
+    except KeyboardInterrupt:
+        if store is None or store.empty:
+            raise
+        raise Interrupted(
+            f"what was found is kept in {store.directory}; the same command goes on from there."
+        ) from None
+    if store is not None:
+        store.done()
 
 
 def checksum(result: Any) -> str:
@@ -199,8 +245,9 @@ def run_all(
                     store.put(task, result)
                     found[store.key(task)] = store.get(task)
     except KeyboardInterrupt:
-        store.say(f"Interrupted: {kept()}; the same command goes on from there.")
-        raise
+        if not found:
+            raise
+        raise Interrupted(f"{kept()}; the same command goes on from there.") from None
     except Refusal as refusal:
         if not found:
             raise

@@ -10,7 +10,7 @@ from typing import Any
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.models import Model, load, zoo
 from ridgeformer.tasks import LEARNABLE, LearnableTask
-from ridgeformer.training import Recipe
+from ridgeformer.training import recipes
 from ridgeformer.types import Refusal
 
 
@@ -70,8 +70,8 @@ def task_of(model: Model, name: str) -> tuple[str, LearnableTask]:
             return name, LEARNABLE[name](features=model.certificate.features)
         own = model.recipe.task
         return name, own if own.name == name else LEARNABLE[name](features=own.features)
-    if not name.endswith(".toml") and not Path(name).exists():
+    if not name.endswith(".toml") and not Path(name).exists() and name not in recipes.files():
         known = ", ".join(LEARNABLE)
         raise Refusal(f"There is no task {name!r}: choose from {known}, or give a recipe.toml.")
-    recipe = Recipe.load(name)
+    recipe = recipes.load(name)
     return recipe.name, recipe.task

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ridgeformer.experiments import finding as f
-from ridgeformer.experiments.figures import draw
+from ridgeformer.experiments.figures import draw, legend
 from ridgeformer.experiments.wording import maths, plain, spread
 
 
@@ -47,12 +47,17 @@ def environment() -> Environment:
 
 
 def drawn(figure: f.Figure | f.Heatmap | f.Matrices, name: str) -> Markup:
-    """The figure as HTML. plotly would name it at random, and the page would never be the same twice."""
+    """The figure as HTML, below a legend in which readers choose what is drawn.
+
+    plotly would name the figure at random, and the page would never be the same twice.
+    """
     from plotly.io import to_html
 
     config = {"displaylogo": False, "modeBarButtons": [["toImage", "resetScale2d"]]}
     options = {"include_plotlyjs": False, "full_html": False, "config": config, "div_id": name}
-    return Markup(to_html(draw(figure), **options))
+    drawing = draw(figure)
+    keys = environment().get_template("legend.html").render(keys=legend(drawing), figure=name)
+    return Markup(keys + to_html(drawing, default_width="100%", **options))
 
 
 class Titled(TypedDict):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryFile
 from textwrap import wrap
 from typing import Any, TypeVar
 
@@ -19,14 +18,19 @@ from rich.progress import (
     Progress,
     TextColumn,
     TimeElapsedColumn,
-    track,
+    TimeRemainingColumn,
 )
 from rich.table import Table as RichTable
 
 from ridgeformer.experiments.finding import Page, Table
+from ridgeformer.experiments.timing import in_words
 from ridgeformer.types import Refusal
+from ridgeformer.whole import write_whole
 
 T = TypeVar("T")
+
+WORTH_SAYING = 5.0
+"""Seconds; what takes less is over before it is read."""
 
 
 class Run:
@@ -43,19 +47,31 @@ class Run:
 
     def track(self, cases: Collection[T], doing: str = "measuring") -> Iterable[T]:
         """The cases, under a progress bar that vanishes."""
-        return track(cases, doing, console=self.console, transient=True)
+        with self.bars() as tracked:
+            yield from tracked(cases, doing)
 
     @contextmanager
-    def bars(self) -> Iterator[Callable[[Sequence[Any], str], Iterable[Any]]]:
+    def bars(self) -> Iterator[Callable[[Collection[Any], str], Iterable[Any]]]:
         """What tracks several loops, also one within another, under bars that vanish at the end."""
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-        )
-        with Progress(*columns, console=self.console, transient=True) as progress:
-            yield lambda cases, doing: progress.track(cases, description=doing)
+        with timed_bars(self.console) as progress:
+
+            def tracked(cases: Collection[Any], doing: str) -> Iterable[Any]:
+                # The bar of a single case has nowhere to move to, so it goes back and forth.
+                if len(cases) > 1:
+                    yield from progress.track(cases, description=doing)
+                    return
+                task = progress.add_task(doing, total=None)
+                yield from cases
+                progress.remove_task(task)
+
+            yield tracked
+
+    def say_how_long(self, seconds: float, what: str, shorter: str = "") -> None:
+        """Says beforehand about how long it takes; what takes no time needs no words."""
+        if seconds >= WORTH_SAYING:
+            less = f" {shorter}" if shorter else ""
+            said = f"{what} takes about {in_words(seconds)} at this machine's present speed.{less}"
+            self.console.print(said, highlight=False)
 
     def show(self, tables: Mapping[str, Table]) -> None:
         for title, table in tables.items():
@@ -67,11 +83,29 @@ class Run:
 
         text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
         html = render(page)  # before either file is touched
-        write_whole(self.numbers, text.encode())
-        write_whole(self.path, html.encode())
+        for path, content in ((self.numbers, text), (self.path, html)):
+            try:
+                write_whole(path, content.encode())
+            except OSError as error:
+                raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
         self.console.print(f"The page: [bold]{self.path}[/bold]", soft_wrap=True)
         self.console.print(f"Its numbers: [bold]{self.numbers}[/bold]", soft_wrap=True)
         return self.path
+
+
+def timed_bars(console: Console) -> Progress:
+    """Progress bars that vanish, with the time that has passed and the time that is left."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("so far,"),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=console,
+        transient=True,
+    )
 
 
 def check_writable(path: Path) -> None:
@@ -80,25 +114,10 @@ def check_writable(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(None, "Is a directory")
-        with NamedTemporaryFile(dir=path.parent):
+        with TemporaryFile(dir=path.parent):  # It has no name that could be left behind.
             pass
     except OSError as error:
         raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
-
-
-def write_whole(path: Path, content: bytes, by: str = "") -> None:
-    """The file is there with all of its content, or as it was before.
-
-    Writers of one file that may meet are told apart by the name in `by`.
-    """
-    part = path.with_name(f".{path.name}{by}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    except OSError as error:
-        raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def terminal_table(title: str, table: Table) -> RichTable:

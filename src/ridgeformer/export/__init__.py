@@ -1,4 +1,5 @@
 """Exporters, one per file. The suites run over `EXPORTERS`, so that a new one inherits every test."""
+# mypy: implicit-reexport
 
 from ridgeformer.export.base import Exporter
 from ridgeformer.export.gpt2 import GPT2, prefix_mask

@@ -1,4 +1,5 @@
 """Kernels, one per file; `KERNELS` has them all by name, and `register` adds the user's own."""
+# mypy: implicit-reexport
 
 from typing import Any
 

@@ -1,4 +1,5 @@
 """Language models: prompts in words and numbers, and what is read of a model on them."""
+# mypy: implicit-reexport
 
 from ridgeformer.language.fetching import Fetched, default_directory, fetch
 from ridgeformer.language.forest import Forest, Tokens

@@ -1,4 +1,5 @@
 """Models, compiled, trained or others': loaded from the disk, and read as trajectories or as subjects."""
+# mypy: implicit-reexport
 
 from ridgeformer.models.adapters import GPT2Subject, ModuleSubject
 from ridgeformer.models.compiled import residual_stream

@@ -42,12 +42,9 @@ def trajectory(
     values_at = recorded(model.transformer, sequence, places, edits, loops)
 
     def read(entry: dict[str, Any], tokens: Tensor) -> Tensor:
-        stream = values_at[str(entry["site"])]
-        if "through" in entry:
-            stream = early_exit(model.transformer, stream, first + context, entry, loops)
-        stream = stream[:, first + tokens]
-        value: Tensor = stream[..., entry["columns"]] * entry.get("scale", 1.0)
-        return value / stream[..., entry["over"]] if "over" in entry else value
+        return value_at(
+            model.transformer, values_at[str(entry["site"])], first + context, entry, loops, tokens
+        )
 
     predictions = torch.stack([read(e, queries) for e in sites["predictions"]])
     values = {
@@ -58,6 +55,37 @@ def trajectory(
         start = torch.zeros_like(values["alpha"][:1])
         values["alpha"] = torch.cat([start, values["alpha"]])
     return Trajectory(predictions, f"compiled {model.certificate.solver}", values)
+
+
+def value_at(
+    transformer: Transformer,
+    stream: Tensor,
+    context: int,
+    entry: dict[str, Any],
+    loops: int,
+    tokens: Tensor,
+) -> Tensor:
+    """What an entry of the sites says of the stream at its site, at some tokens."""
+    if "through" in entry:
+        stream = early_exit(transformer, stream, context, entry, loops)
+    stream = stream[:, transformer.config.n_registers + tokens]
+    value: Tensor = stream[..., entry["columns"]] * entry.get("scale", 1.0)
+    return value / stream[..., entry["over"]] if "over" in entry else value
+
+
+def last_alpha(model: CompiledModel, prompt: Prompt, *, steps: int | None = None) -> Tensor | None:
+    """The coefficients [batch, k, r] that the supports hold after the last step, without keeping the
+    others; None for a model that has no entry of them at each support."""
+    if model.certificate.space != "dual":
+        return None
+    loops = model.loops(steps)
+    model.certificate.check(prompt)
+    _, context = sequence = model.sequence(prompt)
+    entry = model.sites_of(steps)["states"]["alpha"][-1]
+    site, rows = str(entry["site"]), torch.arange(prompt.supports)
+    stream = recorded(model.transformer, sequence, [site], loops=loops)[site]
+    first = model.transformer.config.n_registers
+    return value_at(model.transformer, stream, first + context, entry, loops, rows)
 
 
 def early_exit(

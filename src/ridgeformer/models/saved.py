@@ -69,7 +69,8 @@ def trajectory(
 
     A looped model runs as many steps as `steps` says. `states=True` also reads the state vectors of a
     compiled solver. `prefixes=True` reads a model that solves every prefix at x₁ … x_k, each predicted
-    from the pairs before it, and then at the queries. `edits` are applied on the way.
+    from the pairs before it, and then at the queries. `edits` are applied on the way. An `OutsideTraining`
+    warning says if a trained model was not trained on such prompts.
     """
     check_model(model)
     if isinstance(model, CompiledModel):
@@ -81,4 +82,6 @@ def trajectory(
         raise Refusal("A trained model is read at the queries alone: leave `prefixes=True` out.")
     if states:
         raise Refusal("Nothing says where a trained model keeps states: probe it instead.")
+    model.check(prompt)
+    model.warn(prompt)
     return lens(model, prompt, edits=edits)

@@ -77,7 +77,10 @@ Places = Callable[[Prompt], tuple[Tensor, int, Tensor]]
 
 @dataclass(frozen=True)
 class TransformerSubject(Subject):
-    """A transformer of this package. Queries come after the context, some or one in each sequence."""
+    """A transformer of this package. Queries come after the context, some or one in each sequence.
+
+    Prompts and answers are on the CPU, wherever the transformer is.
+    """
 
     name: str
     transformer: Transformer
@@ -87,7 +90,7 @@ class TransformerSubject(Subject):
     def read(self, prompt: Prompt) -> Reading:
         record = Record.of(self.sites)
         predictions = self.run(prompt, [record])
-        streams = [self.split(record.values[site], prompt) for site in self.sites]
+        streams = [self.split(record.values[site].cpu(), prompt) for site in self.sites]
         return Reading(
             predictions,
             torch.stack([queries for _, queries in streams]),
@@ -102,12 +105,12 @@ class TransformerSubject(Subject):
         first = self.transformer.config.n_registers
 
         def apply(stream: Tensor) -> Tensor:
+            stream = stream.cpu().clone()
             supports, queries = change(*self.split(stream, prompt))
             each = len(stream) // len(prompt)
-            stream = stream.clone()
             stream[:, first + places] = supports.repeat_interleave(each, 0)
             stream[:, first + context :] = queries.reshape(len(stream), -1, queries.shape[-1])
-            return stream
+            return stream.to(self.transformer.device)
 
         return self.run(prompt, [Edit(self.sites[layer], apply)])
 
@@ -124,7 +127,8 @@ class TransformerSubject(Subject):
     def run(self, prompt: Prompt, edits: Sequence[Edit | Record]) -> Float[Tensor, "batch q r"]:
         tokens, context, _ = self.places(prompt)
         with torch.inference_mode():
-            found: Tensor = self.transformer(tokens, context, edits, loops=self.loops)
+            tokens = tokens.to(self.transformer.device)
+            found: Tensor = self.transformer(tokens, context, edits, loops=self.loops).cpu()
         return found.reshape(*prompt.phi_query.shape[:2], -1)
 
     def split(self, stream: Tensor, prompt: Prompt) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ def untrained(
         config = replace(config, attn_scale=attn_scale)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return Transformer(config).requires_grad_(False)
+        return Transformer(config).requires_grad_(False).to(transformer.device)
 
 
 def untrained_for(transformer: Transformer, supports: int, seed: int) -> Transformer:

@@ -1,4 +1,5 @@
 """Recurrences as data: operations, tracing, the interpreter, and range analysis."""
+# mypy: implicit-reexport
 
 from ridgeformer.program.interpret import interpret
 from ridgeformer.program.looped import LoopedProgram

@@ -1,4 +1,5 @@
 """Solvers, one per file. The suites run over `SOLVERS`, so an export here is all a new one needs."""
+# mypy: implicit-reexport
 
 from dataclasses import fields, is_dataclass
 from typing import get_args

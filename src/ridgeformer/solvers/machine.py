@@ -269,7 +269,8 @@ class EagerMachine(Machine):
     def identity(self) -> Tensor:
         """Operators are dense matrices, [batch, k, k]."""
         batch, k, _ = self.prompt.phi.shape
-        return torch.eye(k, dtype=self.prompt.phi.dtype).expand(batch, k, k)
+        phi = self.prompt.phi
+        return torch.eye(k, dtype=phi.dtype, device=phi.device).expand(batch, k, k)
 
     def product(self, left: Tensor, right: Tensor, key: Tensor | None = None) -> Tensor:
         return left @ (self.dense_system() @ (right if key is None else key @ right))
@@ -280,4 +281,4 @@ class EagerMachine(Machine):
 
     def dense_system(self) -> Tensor:
         gram = self.kernel(self.prompt.phi, self.prompt.phi) if self.gram is None else self.gram
-        return gram + self.ridge * torch.eye(gram.shape[-1], dtype=gram.dtype)
+        return gram + self.ridge * torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)

@@ -1,4 +1,5 @@
 """Tasks, one per file: distributions over prompts. The suites run over `TASKS` and `LEARNABLE`."""
+# mypy: implicit-reexport
 
 from ridgeformer.registry import Registry, register
 from ridgeformer.tasks.arrays import read_npy, write_arrays

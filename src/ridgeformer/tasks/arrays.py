@@ -6,7 +6,6 @@ objects are never made of it.
 
 from __future__ import annotations
 
-import os
 import struct
 import zipfile
 import zlib
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ridgeformer.types import Refusal, counted
+from ridgeformer.whole import written_whole
 
 MOST_COMPRESSED, SMALL = 100, 2**26
 """Numbers that were measured are compressed to a hundredth at best. An archive of more than `SMALL` bytes
@@ -128,11 +128,8 @@ def read_array(file: Any, size: int, name: str) -> np.ndarray:
 def write_arrays(path: str | Path, **arrays: Any) -> None:
     """Writes an .npz file whole or not at all, so that a failure never costs an existing file."""
     path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        with open(partial, "wb") as file:
+        with written_whole(path) as partial, open(partial, "wb") as file:
             np.savez(file, **arrays)
-        os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error

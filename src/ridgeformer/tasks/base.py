@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from ridgeformer.registry import Registry
 from ridgeformer.tasks.arrays import read_npz, write_arrays
+from ridgeformer.transformer.devices import check_precision
 from ridgeformer.types import Refusal, counted
 
 Array = Tensor | np.ndarray | Sequence[Any]
@@ -97,6 +99,10 @@ class Prompt:
 
     def to(self, target: torch.dtype | torch.device | str) -> Prompt:
         """The prompt on another device or in another precision."""
+        if not isinstance(target, torch.dtype):
+            check_precision(
+                self.phi.dtype, target, "take the prompt there in float32, `.to(torch.float32)`"
+            )
         return Prompt(self.phi.to(target), self.y.to(target), self.phi_query.to(target))
 
     def inside(self, max_norm: float, max_target: float | None = None) -> Prompt:
@@ -198,3 +204,17 @@ class Task(ABC):
     @abstractmethod
     def draw(self, batch: int, seed: int) -> Prompt:
         """Draws a batch of prompts; the same seed draws the same prompts."""
+
+
+def check_sizes(task: Any) -> None:
+    """Refuses a task whose prompts would be empty."""
+    for name in ("features", "supports", "queries", "outputs"):
+        if (size := getattr(task, name)) < 1:
+            raise Refusal(f"A {task.name} task needs {name} ≥ 1; got {name} {size}.")
+
+
+def check_finite(task: Any, *names: str) -> None:
+    """Refuses numbers that would leave nothing finite in a prompt."""
+    for name in names:
+        if not isfinite(value := getattr(task, name)):
+            raise Refusal(f"A {task.name} task needs a finite {name}; got {name} {value}.")

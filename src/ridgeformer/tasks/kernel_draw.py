@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels import Gaussian, Kernel
-from ridgeformer.tasks.base import Prompt, Task
+from ridgeformer.tasks.base import Prompt, Task, check_finite, check_sizes
 from ridgeformer.tasks.learnable import normal as standard_normal
 from ridgeformer.types import Refusal
 
@@ -32,6 +32,8 @@ class KernelDraw(Task):
     name = "kernel"
 
     def __post_init__(self) -> None:
+        check_sizes(self)
+        check_finite(self, "scale", "noise")
         if not 0 <= self.copies < self.supports:
             raise Refusal(
                 f"copies must be at least 0 and below the number of supports, {self.supports}; "

@@ -36,6 +36,10 @@ class Sample:
         """Some of the prompts, with their targets."""
         return Sample(self.prompt[rows], self.targets[rows])
 
+    def to(self, target: torch.dtype | torch.device | str) -> Sample:
+        """Prompts and targets on another device or in another precision."""
+        return Sample(self.prompt.to(target), self.targets.to(target))
+
 
 class KernelSystem(NamedTuple):
     """A kernel and the λ of A = K + λI."""

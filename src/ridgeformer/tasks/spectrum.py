@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from ridgeformer.tasks.base import Prompt, Task
+from ridgeformer.tasks.base import Prompt, Task, check_finite, check_sizes
 from ridgeformer.tasks.learnable import normal as standard_normal
 from ridgeformer.types import Refusal
 
@@ -36,6 +36,8 @@ class PrescribedSpectrum(Task):
     name = "spectrum"
 
     def __post_init__(self) -> None:
+        check_sizes(self)
+        check_finite(self, "condition", "ridge", "noise")
         if self.condition < 1 or self.ridge <= 0:
             raise Refusal(
                 "A spectrum needs condition ≥ 1 and ridge > 0, "

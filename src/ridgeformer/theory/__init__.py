@@ -1,4 +1,5 @@
 """Bounds with explicit constants, one per function, one family of theorems per file."""
+# mypy: implicit-reexport
 
 from ridgeformer.theory.compiled_cg import (
     CGErrors,
@@ -133,6 +134,15 @@ from ridgeformer.theory.sensitivity import (
     residual_polynomials,
     semi_iteration_weights,
     sensitivity,
+)
+from ridgeformer.theory.set_up import (
+    Layers,
+    logit_error,
+    product_error,
+    product_round_off,
+    square_error,
+    squared_reciprocal_error,
+    weight_error,
 )
 from ridgeformer.theory.several_outputs import block_cg_energy_bound, block_cg_prediction_bound
 from ridgeformer.theory.sizes import (

@@ -29,15 +29,16 @@ def digit_product_bound(digits: int, unit: float) -> float:
 
 
 def digit_round_off_bound(
-    digits: int, *, supports: int, features: int, logit: float, alpha: float, b: float, step: float
+    digits: int, *, weights: float, least: float, alpha: float, b: float, step: float
 ) -> float:
-    """(2(k+1) + 2(p+4)L + 32(M+32))·u·(|b| + (1 + 2/η)|α|): the round-off of a step in one residual.
+    """ω(|b|/D₀ + |α|) + 32(M + 32)·u·(|b| + (1 + 2/η)|α|): what set-up and round-off add to one residual.
 
-    It counts the attention's averages, the gates of the digits and all sums, for b = y − λα and
-    iterates in the given ranges and a step of length η = `step`.
+    ω = `weights` is how far 1/D ≤ 1/D₀ = 1/`least` is off relatively, and an average of values up to 1.
+    The gates of the digits and all sums are for b = y − λα and iterates in the given ranges and a step of
+    length η = `step`.
     """
-    terms = 2 * (supports + 1) + 2 * (features + 4) * logit + 32 * (digits + 32)
-    return terms * UNIT["float64"] * (b + (1 + 2 / step) * alpha)
+    sums = 32 * (digits + 32) * UNIT["float64"] * (b + (1 + 2 / step) * alpha)
+    return weights * (b / least + alpha) + sums
 
 
 def digits_for(*, reach: float, unit: float, tolerance: float) -> int:

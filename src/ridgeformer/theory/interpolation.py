@@ -6,10 +6,16 @@ from math import ceil, sqrt
 
 Range = tuple[float, float]
 
+NARROWEST = 1e-6
+"""The width of a range of numbers, relative to the largest of them, that counts at least."""
+
 
 def balance(a: Range, b: Range) -> float:
-    """The s for which s·a and b have ranges of equal width, which minimises the product's error."""
-    width = max(a[1] - a[0], 1e-12 * max(map(abs, a)), 1e-300)
+    """The s for which s·a and b have ranges of equal width, which minimises the product's error.
+
+    A range much narrower than a is large counts as a little wider, as round-off could leave it.
+    """
+    width = max(a[1] - a[0], NARROWEST * max(map(abs, a)), 1e-300)
     return max(b[1] - b[0], 1e-300) / width
 
 

@@ -25,6 +25,10 @@ from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.solvers.richardson import Stationary
 from ridgeformer.types import Refusal
 
+WRITTEN_OUT = (Stationary.step, HeavyBall.step, Chebyshev.step)
+"""The steps whose additions and products the theorems on round-off count, one by one. Another step may have the
+same iterates, and round otherwise."""
+
 
 class NotFixed(Refusal):
     """The method's coefficients depend on the target, so that no polynomial describes it."""
@@ -216,7 +220,7 @@ def long_sensitivity(
         total = steps / centre if factor >= 1 else min(steps, 1 / (1 - factor)) / centre
         if factor > 1:
             total *= factor**steps
-    elif kind.step not in (HeavyBall.step, Chebyshev.step):
+    elif kind.step not in WRITTEN_OUT[1:]:
         raise NotFixed(
             f"The responses of {solver.name} to old errors have no closed form, which more than a few "
             "hundred steps need: ask for fewer."

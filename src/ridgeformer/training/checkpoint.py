@@ -8,7 +8,6 @@ is kept, so that a kill at any moment, or a damaged file, costs one interval at 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from torch import Tensor
 from ridgeformer.transformer import Transformer
 from ridgeformer.transformer.storage import file_hash, whole_directory
 from ridgeformer.types import Refusal
+from ridgeformer.whole import clear_leftovers, remove_whole
 
 KEPT = 2
 """A run keeps this many of its newest checkpoints."""
@@ -39,14 +39,18 @@ def write(
     optimiser: torch.optim.Optimizer,
     recipe: dict[str, Any],
     clock: float,
+    losses: list[float],
 ) -> None:
-    """Writes the checkpoint of a step, and deletes those that are too old to keep."""
+    """Writes the checkpoint of a step, and deletes those that are too old to keep.
+
+    `losses` are those of the steps since the last line of the log.
+    """
     moments: dict[str, Tensor] = {}
     for name, weight in model.named_parameters():
         for key, value in optimiser.state[weight].items():
             moments[f"{name}:{key}"] = torch.as_tensor(value).detach().clone()
     if path_of(folder, step).exists():  # It is damaged, or a resumed run started before it.
-        shutil.rmtree(path_of(folder, step))
+        remove_whole(path_of(folder, step))
     with whole_directory(path_of(folder, step)) as partial:
         weights = {name: w.detach().contiguous() for name, w in model.state_dict().items()}
         save_file(weights, partial / FILES[0])
@@ -55,11 +59,17 @@ def write(
             "step": step,
             "recipe": recipe,
             "seconds": clock,
+            "losses": losses,
             "hashes": {file: file_hash(partial / file) for file in FILES},
         }
         (partial / "state.json").write_text(json.dumps(state, indent=1) + "\n")
     for old in sorted((folder / "checkpoints").glob("step-*"))[:-KEPT]:
-        shutil.rmtree(old)
+        remove_whole(old)
+
+
+def clear(folder: Path) -> None:
+    """Deletes what a run that was killed left of checkpoints that it wrote or deleted."""
+    clear_leftovers(folder / "checkpoints")
 
 
 def newest_first(folder: Path) -> Iterator[Path]:
@@ -89,5 +99,7 @@ def restore(path: Path, model: Transformer, optimiser: torch.optim.Optimizer) ->
     for name, weight in model.named_parameters():
         of = f"{name}:"
         optimiser.state[weight] = {
-            key.removeprefix(of): value for key, value in moments.items() if key.startswith(of)
+            key.removeprefix(of): value.to(weight.device)
+            for key, value in moments.items()
+            if key.startswith(of)
         }

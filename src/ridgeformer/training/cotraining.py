@@ -35,7 +35,8 @@ def ridge_predictions(
     phi, asked, targets = features.double(), queries.double(), y.double()
     k, d = phi.shape[1:]
     gram = phi @ phi.mT if k <= d else phi.mT @ phi
-    factor, failed = torch.linalg.cholesky_ex(gram + ridge * torch.eye(min(k, d), dtype=phi.dtype))
+    identity = torch.eye(min(k, d), dtype=phi.dtype, device=phi.device)
+    factor, failed = torch.linalg.cholesky_ex(gram + ridge * identity)
     factor = factor.masked_fill((failed > 0)[:, None, None], torch.nan)
     if k <= d:
         weights = phi.mT @ torch.cholesky_solve(targets, factor)

@@ -48,6 +48,10 @@ class Layout(ABC):
     def longest(self, task: LearnableTask) -> int:
         """The largest number of supports that a prediction has during training."""
 
+    @abstractmethod
+    def fewest(self, task: LearnableTask) -> int:
+        """The smallest number of supports that a prediction has during training with prompts of full length."""
+
     def predict(self, model: Transformer, prompt: Prompt) -> Float[Tensor, "batch q r"]:
         tokens, context = self.sequences(prompt)
         predictions: Tensor = model(tokens, context)
@@ -89,6 +93,9 @@ class Pairs(Layout):
     def longest(self, task: LearnableTask) -> int:
         return task.supports
 
+    def fewest(self, task: LearnableTask) -> int:
+        return task.supports
+
 
 class Decoder(Layout):
     """Two tokens for each support, its x and then its y, under a causal mask; each x predicts its y."""
@@ -100,6 +107,10 @@ class Decoder(Layout):
         points = task.supports + task.queries
         table = {"max_tokens": 2 * points} if positions == "learned" else {}
         return shape_of(task, shape, mask="causal", positional=positions, **table)
+
+    def fewest(self, task: LearnableTask) -> int:
+        """The second point is predicted from the first."""
+        return 1
 
 
 class Interleaved(Decoder):

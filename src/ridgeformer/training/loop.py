@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import cos, isfinite, pi
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -29,15 +29,22 @@ from ridgeformer.training.scores import Held, score
 from ridgeformer.training.trained import TrainedModel
 from ridgeformer.transformer import Transformer
 from ridgeformer.types import Refusal
+from ridgeformer.whole import write_whole
 
 TRAINING = 0x7A19
 """This number is part of every batch's seed, so that no other prompts share its random numbers."""
+
+CPU = torch.device("cpu")
 
 HELD_OUT = 256
 """The periodic evaluation uses this many prompts."""
 
 Report = Callable[[int, dict[str, float]], None]
 """A function that is called after every step with its number, and with scores where they were measured."""
+
+
+def never() -> bool:
+    return False
 
 
 class Loss(nn.Module):
@@ -100,13 +107,19 @@ class Run:
     recipe: Recipe
     folder: Path
     group: Group
+    device: torch.device = CPU
     step: int = 0
     seconds: float = 0.0
     """CPU seconds so far, which do not depend on what else the machine does."""
+    saved: int | None = None
+    """The step of the newest checkpoint that this run wrote or began from."""
+    losses: list[float] = field(default_factory=list)
+    """Of the steps since the last line of the log."""
 
     def __post_init__(self) -> None:
         torch.manual_seed(self.recipe.seed)
-        self.model = Transformer(self.recipe.config())
+        # The first weights and all batches are drawn on the CPU, the same ones for every device.
+        self.model = Transformer(self.recipe.config()).to(self.device)
         self.optimiser = optimiser_of(self.model, self.recipe.training)
         self.layout = LAYOUTS[self.recipe.model.layout]
         self.loss = self.group.averaged(Loss(self.layout, self.model, self.recipe.training))
@@ -117,6 +130,8 @@ class Run:
 
     def resume(self, say: Callable[[str], None]) -> None:
         """Restores the newest checkpoint that is not damaged."""
+        if self.group.first:
+            checkpoint.clear(self.folder)
         for path in checkpoint.newest_first(self.folder):
             try:
                 state = checkpoint.read_state(path)
@@ -129,47 +144,62 @@ class Run:
                 )
             checkpoint.restore(path, self.model, self.optimiser)
             self.step, self.seconds = int(state["step"]), float(state["seconds"])
+            self.saved, self.losses = self.step, list(state.get("losses", []))
+            say(f"Going on from step {self.step:,} of {self.recipe.training.steps:,}.")
             break
         else:
-            say("No checkpoint to resume: starting at step 0.")
+            say(f"{self.folder} has no checkpoint that can be used: starting at step 0.")
         if self.group.first and self.log.exists():
             kept = [
                 line for line in self.log.read_text().splitlines() if step_of(line) <= self.step
             ]
-            self.log.write_text("".join(f"{line}\n" for line in kept))
+            write_whole(self.log, "".join(f"{line}\n" for line in kept).encode())
 
-    def train(self, report: Report) -> None:
+    def train(self, report: Report, stop: Callable[[], bool] = never) -> bool:
+        """Trains to the last step; returns whether it was not stopped before.
+
+        As soon as `stop` is true after a step, a checkpoint is written and the run ends; resumed, it goes on as if it
+        had not been stopped.
+        """
         recipe, s = self.recipe, self.recipe.training
         held = Held.draw(recipe.task, HELD_OUT, seed=recipe.seed + 1)
         begun, before = time.process_time(), self.seconds
-        losses: list[Tensor] = []
         while self.step < s.steps:
-            losses.append(self.one_step())
+            self.losses.append(float(self.one_step()))
             self.step += 1
             self.seconds = before + time.process_time() - begun
             seen: dict[str, float] = {}
             last = self.step == s.steps
             if last or self.step % s.evaluate_every == 0:
-                mean = float(torch.stack(losses).mean())
-                losses.clear()
+                mean = float(torch.tensor(self.losses).mean())
+                self.losses.clear()
                 seen = {"loss": mean, **score(self.layout, self.model, held, recipe.task.exact)}
                 if self.group.first:
                     self.write_log(seen)
-            if last or self.step % s.checkpoint_every == 0:
-                self.check_finite()
-                if self.group.first:
-                    checkpoint.write(
-                        self.folder, self.step, self.model, self.optimiser, recipe.to_dict(),
-                        self.seconds,
-                    )  # fmt: skip
-                self.group.wait()
+            stopped = self.group.any(stop())
+            if last or stopped or self.step % s.checkpoint_every == 0:
+                self.save()
             report(self.step, seen)
+            if stopped:
+                return False
+        return True
+
+    def save(self) -> None:
+        """Writes the checkpoint of this step."""
+        self.check_finite()
+        if self.group.first:
+            checkpoint.write(
+                self.folder, self.step, self.model, self.optimiser, self.recipe.to_dict(),
+                self.seconds, self.losses,
+            )  # fmt: skip
+        self.group.wait()
+        self.saved = self.step
 
     def one_step(self) -> Tensor:
         """Takes the next step, and returns the loss of its whole batch."""
         for group in self.optimiser.param_groups:
             group["lr"] = rate_at(self.step, self.recipe.training)
-        sample = self.group.share(batch_at(self.step, self.recipe))
+        sample = self.group.share(batch_at(self.step, self.recipe)).to(self.device)
         loss = self.loss(sample)
         mean = self.group.mean(loss)
         if not isfinite(float(mean)):
@@ -212,14 +242,32 @@ def step_of(line: str) -> float:
 
 
 def started(
-    recipe: Recipe, folder: Path, resume: bool, say: Callable[[str], None], group: Group
+    recipe: Recipe,
+    folder: Path,
+    resume: bool,
+    say: Callable[[str], None],
+    group: Group,
+    device: torch.device = CPU,
 ) -> Run:
-    """A run at its first step or at its newest checkpoint; it refuses to write over another run."""
+    """A run at its first step or at its newest checkpoint.
+
+    It refuses to write over another run, and to resume where none was begun: a name that was mistyped would else
+    cost the hours of a new one.
+    """
+    if group.size > 1 and device.type != "cpu":
+        raise Refusal(
+            f"Several processes train on CPUs alone: leave `device` out; got {device.type}."
+        )
     if folder.exists() and not folder.is_dir():
         raise Refusal(f"{folder} is a file, not a directory: choose another `folder`.")
-    if folder.exists() and any(folder.iterdir()) and not resume:
+    begun = folder.exists() and any(folder.iterdir())
+    if begun and not resume:
         raise Refusal(
             f"{folder} is not empty: choose another `folder`, or go on from what is there with `resume=True`."
+        )
+    if resume and not begun:
+        raise Refusal(
+            f"There is no run in {folder} to go on with: leave `resume=True` out to begin one there."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -229,7 +277,7 @@ def started(
         raise Refusal(
             f"{folder} cannot be written: {error.strerror or error}; choose another `folder`."
         ) from error
-    run = Run(recipe, folder, group)
+    run = Run(recipe, folder, group, device)
     if resume:
         run.resume(say)
     return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -54,6 +55,14 @@ class Group:
             dist.all_reduce(value)
             value /= self.size
         return value
+
+    def any(self, here: bool) -> bool:
+        """Whether it holds in any process, so that all of them stop after the same step."""
+        if self.size == 1:
+            return here
+        seen = torch.tensor(float(here))
+        dist.all_reduce(seen)
+        return bool(seen > 0)
 
     def wait(self) -> None:
         """Returns when every process has come here."""

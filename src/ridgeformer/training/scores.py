@@ -35,11 +35,12 @@ class Held:
 
 
 def predictions(layout: Layout, model: Transformer, prompt: Prompt, chunk: int = 64) -> Tensor:
-    """The model's predictions in float64; it reads `chunk` prompts at a time."""
+    """The model's predictions in float64 on the CPU; it reads `chunk` prompts at a time, on its own device."""
     dtype = model.config.torch_dtype
     parts = [prompt[i : i + chunk].to(dtype) for i in range(0, len(prompt), chunk)]
     with torch.inference_mode():
-        return torch.cat([layout.predict(model, part) for part in parts]).double()
+        found = [layout.predict(model, part.to(model.device)).cpu() for part in parts]
+    return torch.cat(found).double()
 
 
 def errors(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from torch import Tensor
 
 from ridgeformer.tasks import Prompt, check_prompt
 from ridgeformer.training.layouts import LAYOUTS, Layout
+from ridgeformer.training.outside import OutsideTraining, Seen
 from ridgeformer.training.recipe import Recipe
-from ridgeformer.transformer import Transformer, load, save
+from ridgeformer.transformer import Transformer, check_precision, load, save
 from ridgeformer.types import Refusal
 
 
@@ -56,11 +59,46 @@ class TrainedModel:
                 f"prompt has {prompt.supports}."
             )
 
+    @cached_property
+    def seen(self) -> Seen:
+        """What the prompts of its training were like; it is measured when it is first asked for."""
+        recipe = self.recipe
+        fewer = recipe.training.fewer_supports > 0 or recipe.curriculum.first_points > 0
+        fewest = 1 if fewer else self.layout.fewest(recipe.task)
+        return Seen.of(recipe.task, fewest, self.layout.longest(recipe.task))
+
+    def outside(self, prompt: Prompt) -> str | None:
+        """In what the prompts are unlike those of its training, in one sentence with figures; None if in nothing."""
+        if not (complaints := self.seen.complaints(prompt)):
+            return None
+        return (
+            f"The model was not trained on prompts like these: {'; '.join(complaints)}. Nothing is known of "
+            "its predictions there."
+        )
+
+    def warn(self, prompt: Prompt) -> None:
+        """Warns of prompts that are unlike those of its training."""
+        if said := self.outside(prompt):
+            warnings.warn(said, OutsideTraining, stacklevel=3)
+
     def predict(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
-        """Predictions at the queries."""
+        """Predictions at the queries; an `OutsideTraining` warning says if the model was not trained on such prompts."""
         self.check(prompt)
+        self.warn(prompt)
+        return self.run(prompt)
+
+    def run(self, prompt: Prompt) -> Float[Tensor, "batch q r"]:
+        """Predictions at the queries of prompts that are checked, or strange on purpose."""
         with torch.inference_mode():
             return self.layout.predict(self.transformer, prompt)
+
+    def to(self, device: torch.device | str) -> TrainedModel:
+        """Moves the model to another device, as `nn.Module.to` does, and returns it; prompts must be there, too."""
+        check_precision(
+            self.transformer.config.torch_dtype, device, "keep a model of that precision on the CPU"
+        )
+        self.transformer.to(device)
+        return self
 
     def save(self, directory: str | Path, force: bool = False) -> None:
         """Saves the model with its recipe and scores; `force` replaces a model that is there."""

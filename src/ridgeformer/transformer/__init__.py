@@ -1,6 +1,8 @@
 """The generic transformer: its configuration, its model, interventions, and storage."""
+# mypy: implicit-reexport
 
 from ridgeformer.transformer.config import TransformerConfig
+from ridgeformer.transformer.devices import check_precision, device_named
 from ridgeformer.transformer.edits import (
     Edit,
     Edits,

@@ -61,7 +61,7 @@ def ablate_head(layer: int, head: int) -> Edit:
     """
 
     def silence(z: Tensor) -> Tensor:
-        keep = torch.ones(z.shape[-2], 1, dtype=z.dtype)
+        keep = z.new_ones(z.shape[-2], 1)
         keep[head] = 0
         return z * keep
 

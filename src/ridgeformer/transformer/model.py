@@ -167,6 +167,11 @@ class Transformer(nn.Module):
                 shrink = (2 * max(self.config.n_layers, 1)) ** -0.5 if writes else 1.0
                 nn.init.normal_(weight, std=shrink * fan_in**-0.5)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.unembed.b.device
+
     def residual_stream(
         self,
         tokens: Float[Tensor, "batch n d_in"],
@@ -184,6 +189,10 @@ class Transformer(nn.Module):
         if tokens.ndim != 3 or tokens.shape[-1] != self.config.d_in:
             raise Refusal(
                 f"The model reads tokens of {self.config.d_in} entries; got {list(tokens.shape)}."
+            )
+        if tokens.device != self.device:
+            raise Refusal(
+                f"The model is on {self.device} and its input on {tokens.device}: move one of them with `.to(…)`."
             )
         if not 0 < context <= tokens.shape[1]:
             raise Refusal(f"context must be between 1 and {tokens.shape[1]} tokens; got {context}.")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +18,19 @@ from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.model import Transformer
 from ridgeformer.transformer.shapes import shapes
 from ridgeformer.types import Refusal, counted
+from ridgeformer.whole import written_whole
 
 FORMAT = "ridgeformer/1"
 WEIGHTS_HASH, CONFIG_HASH = "weights_sha256", "config_sha256"
 
 
-def check_writable(directory: str | Path, force: bool = False) -> None:
+MODEL = "config.json", "a saved model"
+"""The file that a directory has which `force` may replace, and what it then holds."""
+
+
+def check_writable(
+    directory: str | Path, force: bool = False, held: tuple[str, str] = MODEL
+) -> None:
     """Refuses a directory that cannot be written, before any work is done for it."""
     target = Path(directory)
     if target.exists():
@@ -36,9 +41,9 @@ def check_writable(directory: str | Path, force: bool = False) -> None:
                 raise Refusal(
                     f"{target} exists and is not empty: choose another `directory`, or `force=True`."
                 )
-            if not (target / "config.json").exists():
+            if not (target / held[0]).exists():
                 raise Refusal(
-                    f"{target} does not hold a saved model, so `force=True` will not replace it."
+                    f"{target} does not hold {held[1]}, so `force=True` will not replace it."
                 )
     parent = target.absolute().parent
     while not parent.exists():
@@ -64,23 +69,19 @@ def save(
 
 
 @contextmanager
-def whole_directory(directory: str | Path, force: bool = False) -> Iterator[Path]:
+def whole_directory(
+    directory: str | Path, force: bool = False, held: tuple[str, str] = MODEL
+) -> Iterator[Path]:
     """A directory to write in; it gets its final name when all is written, and is deleted after an error."""
     target = Path(directory)
-    check_writable(target, force)
+    check_writable(target, force, held)
     try:
         target.absolute().parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
-        try:
+        with written_whole(target.absolute()) as partial:
+            partial.mkdir()
             yield partial
-            partial.chmod(0o755)
-            for path in partial.iterdir():
-                path.chmod(0o644)
-            if target.exists():
-                shutil.rmtree(target)
-            partial.rename(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            for path in partial.rglob("*"):
+                path.chmod(0o755 if path.is_dir() else 0o644)
     except (OSError, SafetensorError) as error:
         why = getattr(error, "strerror", None) or error
         raise Refusal(f"{target} cannot be written: {why}.") from error

@@ -2,6 +2,7 @@
 
 `choose` fixes view and numbers on prompts of one seed, and `judge` gives the verdict on those of another.
 """
+# mypy: implicit-reexport
 
 from ridgeformer.analysis.in_context.agreement import (
     Agreement,

@@ -30,8 +30,10 @@ class DigitBudget:
     length: float
     """A bound on ‖y − λα‖."""
     supports: int
-    features: int
-    logit: float
+    weights: float
+    """How far 1/D is off, relatively."""
+    least: float
+    """The smallest D."""
     step: float
     """The length η of a step."""
     fewest: int
@@ -42,9 +44,8 @@ class DigitBudget:
         iterate = (1 + RESERVE) * self.budget.alpha
         round_off = theory.digit_round_off_bound(
             digits,
-            supports=self.supports,
-            features=self.features,
-            logit=self.logit,
+            weights=self.weights,
+            least=self.least,
             alpha=iterate,
             b=self.budget.second[1],
             step=self.step,
@@ -55,6 +56,11 @@ class DigitBudget:
     def error(self, digits: int) -> float:
         """The certified error of every prediction; infinite where an iterate may leave its range."""
         return self.budget.reached(self.errors(digits))
+
+    def spent(self, digits: int) -> float:
+        """The part of the certified error that set-up and round-off cost."""
+        exact = theory.digit_error(digits) * self.unit * self.length
+        return self.error(digits) - self.budget.reached(exact) + self.budget.reading
 
     def digits(self, tolerance: float) -> int:
         """The fewest digits that meet the tolerance."""
@@ -82,7 +88,7 @@ def check_digits(job: Job, program: Program) -> None:
         )
 
 
-def digit_budget(job: Job, domain: Domain, budget: ErrorBudget, features: int) -> DigitBudget:
+def digit_budget(job: Job, domain: Domain, budget: ErrorBudget, weights: float) -> DigitBudget:
     """The budget of squares, with errors that are bounded in the norm instead of entry by entry."""
     assert domain.max_target is not None
     ridge, k = job.needed_ridge, domain.max_supports
@@ -95,7 +101,7 @@ def digit_budget(job: Job, domain: Domain, budget: ErrorBudget, features: int) -
         fewest=max(FEWEST, ceil(log2(unit * domain.row_sums[1]))),
         length=sqrt(k) * domain.max_target + ridge * iterate,
         supports=k,
-        features=features,
-        logit=domain.largest_logit,
+        weights=weights,
+        least=domain.row_sums[0],
         step=2 / (lo + hi),
     )

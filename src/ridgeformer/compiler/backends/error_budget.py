@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 from ridgeformer import theory
-from ridgeformer.compiler.backends.multiply import FINE_ENOUGH, Grid
+from ridgeformer.compiler.backends.multiply import Grid
+from ridgeformer.compiler.backends.set_up import SetUp
 from ridgeformer.compiler.domain import Domain
 from ridgeformer.compiler.job import Job
 from ridgeformer.compiler.targets import Interpolated
@@ -28,6 +29,8 @@ WIDEST = 2**15
 COMFORTABLE = 512
 """The number of neurons per layer beyond which a product is given another layer instead."""
 
+FINEST, MOST_LAYERS = 2**30, 16
+"""The number of intervals in all, and of layers, beyond which round-off is more than they save."""
 
 RESERVE = 0.1
 """The fraction by which an iterate may exceed its exact range before it leaves that of a table."""
@@ -53,11 +56,25 @@ class ErrorBudget:
     room: float
     """How far an iterate may be off before a factor leaves its range."""
     least_scaling: float
-    rest: float
-    """The error that set-up and round-off add."""
+    set_up: float
+    """What set-up and attention add to the error of a residual at one support."""
+    outside: float
+    """What is added, divided by the number of intervals, as D and o may leave their ranges by so much."""
+    update: float
+    """What the sum of an update is rounded by, per unit of round-off of each of its terms."""
+    reading: float
+    """What set-up and round-off add to the error of a prediction that a query reads."""
+
+    def round_off(self, grid: Grid) -> float:
+        """What set-up and round-off add to the error of a residual at one support."""
+        layers = theory.Layers(grid.intervals, grid.layers)
+        product = theory.product_round_off(self.first, self.second, layers)
+        sums = (layers.terms + 24) * theory.UNIT["float64"] * self.update
+        return product + sums + self.set_up + self.outside / grid.intervals
 
     def product(self, grid: Grid) -> float:
-        return theory.product_error_bound(self.first, self.second, grid.finest)
+        exact = theory.product_error_bound(self.first, self.second, grid.finest)
+        return exact + self.round_off(grid)
 
     def error(self, grid: Grid) -> float:
         """The certified error of every prediction; infinite where an iterate may leave its range."""
@@ -75,18 +92,20 @@ class ErrorBudget:
             response=self.response.prediction,
             direct=self.direct,
         )
-        return bound + self.rest
+        return bound + self.reading
 
-    def grid(self, tolerance: float, layers: int) -> Grid:
-        """The coarsest grid that meets the tolerance."""
-        if self.rest >= tolerance:
-            raise Refusal(
-                f"`tolerance` {tolerance:g} is below the {self.rest:.3g} that round-off alone may cost "
-                "in this domain: ask for more, or use `products=Exact()`."
-            )
+    def spent(self, grid: Grid) -> float:
+        """The part of the certified error that set-up and round-off cost."""
+        reach = self.query * self.spread * self.response.prediction + self.direct
+        return reach * self.round_off(grid) + self.reading
+
+    def grid(self, tolerance: float, layers: int) -> Grid | None:
+        """The coarsest grid that meets the tolerance; None if round-off leaves no room for it."""
         few, many = 1, 2
         while self.error(Grid(many, layers)) > tolerance:
             few, many = many, 2 * many
+            if many**layers > FINEST:
+                return None
         while many - few > 1:
             middle = (few + many) // 2
             if self.error(Grid(middle, layers)) > tolerance:
@@ -121,7 +140,9 @@ def check_interpolation(job: Job, products: Interpolated, program: Program) -> N
         )
 
 
-def error_budget(job: Job, domain: Domain, program: Program, bounds: Bounds) -> ErrorBudget:
+def error_budget(
+    job: Job, domain: Domain, program: Program, bounds: Bounds, neurons: int
+) -> ErrorBudget:
     """How errors of the step's product reach a prediction, in the worst case over the domain."""
     assert domain.max_target is not None
     k, ridge = domain.max_supports, job.needed_ridge
@@ -143,12 +164,20 @@ def error_budget(job: Job, domain: Domain, program: Program, bounds: Bounds) -> 
     )
     alpha = max(bounds[state["alpha"]][1] for state in program.states if state["alpha"])
     least, most = domain.row_sums
+    made = SetUp(domain, job.features, job.outputs, neurons)
+    iterate, step = (1 + RESERVE) * alpha, 2 / sum(tuned)
     if program.normalised:  # ê in w ⊙ (y − λα) − o, and ‖D^{1/2}ê‖ ≤ √(k·D_max)·max|ê|
         first, spread, direct = (1 / most, 1 / least), sqrt(k * most), 0.0
         second = weighted_range(program, bounds, domain.max_target)
+        fits = theory.balance(first, (-second, second)) * made.weights / least <= 2 * second
+        set_up = made.weights * (3 * second / least + iterate) if fits else inf
+        outside = 0.0
+        update, reading = (1 + 4 / step) * iterate, made.reading(iterate)
     else:  # ê in K α = D ⊙ o, which a query computes once more to be read
         first, spread, direct = (1.0, most), sqrt(k), 1.0
         second = (1 + RESERVE) * largest_vector(program, bounds)
+        set_up, outside = made.inside(second), made.outside(second)
+        update, reading = (ridge + 4 / step) * iterate + domain.max_target, 0.0
     return ErrorBudget(
         alpha=alpha,
         first=first,
@@ -159,7 +188,10 @@ def error_budget(job: Job, domain: Domain, program: Program, bounds: Bounds) -> 
         direct=direct,
         room=RESERVE * alpha,
         least_scaling=least if program.normalised else 1.0,
-        rest=set_up_error(domain, ridge, alpha),
+        set_up=set_up,
+        outside=outside,
+        update=update,
+        reading=reading,
     )
 
 
@@ -185,20 +217,6 @@ def weighted_range(program: Program, bounds: Bounds, max_target: float) -> float
     return largest
 
 
-def set_up_error(domain: Domain, ridge: float, alpha: float) -> float:
-    """The error from inexact norms |x|² and the inexact last division, at 2⁻⁴⁸ of their ranges.
-
-    A logit off by δ changes K by a factor e^δ: |f − f̂| ≤ (‖y‖/λ)(‖δk‖ + ‖k‖‖δK‖/λ).
-    """
-    assert domain.max_target is not None
-    k, most = domain.max_supports, domain.kernel.range(domain.max_norm).most
-    target = sqrt(k) * domain.max_target
-    relative = 2 * domain.largest_logit * 4 / FINE_ENOUGH
-    kernel = target / ridge * sqrt(k) * most * relative * (1 + k * most / ridge)
-    division = 8 * domain.row_sums[1] * alpha / FINE_ENOUGH
-    return kernel + division
-
-
 def chosen_grid(products: Interpolated, budget: ErrorBudget, outputs: int, one_block: bool) -> Grid:
     """The grid for the requested tolerance or width.
 
@@ -208,11 +226,19 @@ def chosen_grid(products: Interpolated, budget: ErrorBudget, outputs: int, one_b
     if products.width is not None:
         return Grid(max(2, products.width // squares), 1 if one_block else 2)
     assert products.tolerance is not None
-    layers = 1
-    grid = budget.grid(products.tolerance, layers)
-    while not one_block and squares * grid.intervals > COMFORTABLE:
-        layers += 1
-        grid = budget.grid(products.tolerance, layers)
+    grid = None
+    for layers in range(1, 2 if one_block else MOST_LAYERS + 1):
+        grid = budget.grid(products.tolerance, layers) or grid
+        if grid is not None and squares * grid.intervals <= COMFORTABLE:
+            break
+    if grid is None:
+        least = budget.spent(Grid(2))
+        why = f"is below the {least:.3g} that round-off alone may cost in this domain"
+        if least < products.tolerance:
+            why = "leaves no room for the round-off of products that are as fine in this domain"
+        raise Refusal(
+            f"`tolerance` {products.tolerance:g} {why}: ask for more, or use `products=Exact()`."
+        )
     if squares * grid.intervals > WIDEST:
         raise Refusal(
             f"`tolerance` {products.tolerance:g} would take {squares * grid.intervals:,} neurons a "

@@ -27,6 +27,7 @@ from ridgeformer.theory import (
     update_round_off_bound,
 )
 from ridgeformer.theory.dot_products import RECIPROCAL
+from ridgeformer.theory.sensitivity import WRITTEN_OUT
 from ridgeformer.types import Refusal, counted
 
 LARGEST_PROMISE = 0.1
@@ -75,7 +76,7 @@ class HeadPairPromise:
 
     def error(self, steps: int) -> float:
         """The relative error of every step up to `steps`, or ∞ if nothing is proved."""
-        if isinstance(self.job.solver, ConjugateGradient):
+        if self.conjugate:
             return self.error_of_cg(steps)
         try:
             return self.error_of_fixed(steps)
@@ -83,6 +84,11 @@ class HeadPairPromise:
             return inf
 
     # ------------------------------------------------------------------ conjugate gradients
+
+    @property
+    def conjugate(self) -> bool:
+        """Whether the step is that of CG; a user's own step that derives from it is another method."""
+        return type(self.job.solver).step is ConjugateGradient.step
 
     @property
     def cg(self) -> InexactCG:
@@ -120,7 +126,7 @@ class HeadPairPromise:
         return sensitivity(self.job.solver, steps=steps, **known)  # type: ignore[arg-type]
 
     def error_of_fixed(self, steps: int) -> float:
-        """`heads_fixed_bound` over R², for methods of its form; others have its errors of products alone."""
+        """`heads_fixed_bound` over R²; see `updates_unproved`."""
         found = heads_fixed_bound(
             self.responses(steps),
             self.errors,
@@ -132,11 +138,7 @@ class HeadPairPromise:
         return found / self.largest
 
     def unit_of_updates(self, steps: int) -> float:
-        """The relative error of each term of an update α' + ω(α − α' + P⁻¹r/c).
-
-        It is 0 for methods of another form, whose updates have the round-off that every compiled model
-        is promised to have: no theorem bounds it.
-        """
+        """The relative error of each term of an update α' + ω(α − α' + P⁻¹r/c), and 0 for other updates."""
         solver = self.job.solver
         try:
             semi_iteration_weights(solver, steps=min(steps, LONG), tuned=self.tuned)
@@ -149,6 +151,12 @@ class HeadPairPromise:
             looped=self.job.looped,
             divides=self.job.looped and isinstance(solver, Chebyshev),
         )
+
+    @property
+    def updates_unproved(self) -> bool:
+        """Whether what is promised leaves out the round-off of updates, or counts it as if they were written
+        another way: no theorem bounds that of a step of the user's own."""
+        return not self.conjugate and type(self.job.solver).step not in WRITTEN_OUT
 
     # ------------------------------------------------------------------ what else would do
 
@@ -164,12 +172,12 @@ class HeadPairPromise:
                 unknown = middle - 1
         condition, name = self.spectrum[1] / self.spectrum[0], self.job.solver.name
         own = "; with a scale `epsilon` of your own in `HeadPairs` the model is made, and promises nothing."
-        if self.error(1) == inf and not isinstance(self.job.solver, ConjugateGradient):
+        if self.error(1) == inf and not self.conjugate:
             return Refusal(
                 f"With dot products from softmax heads nothing can be promised for {name}, whose coefficients "
                 f"depend on the data: use `chebyshev`, `gd`, or `to=LinearAttention(…)`{own}"
             )
-        if isinstance(self.job.solver, ConjugateGradient):
+        if self.conjugate:
             why = "conjugate gradients amplify the errors of products"
             instead = "use `chebyshev` or `gd`, which do not, a larger `ridge`"
         else:

@@ -243,7 +243,8 @@ def square_layer(
     left = []
     for q in squares:
         knots = np.linspace(q.lo, q.hi, grid.intervals + 1)
-        h, inner = float(knots[1] - knots[0]), knots[1:-1]
+        # Their difference would carry the round-off of two knots into all weights.
+        h, inner = (q.hi - q.lo) / grid.intervals, knots[1:-1]
         # x² ≈ (x₀ + x₁)·x − x₀x₁ + Σ 2h·relu(x − x_i), the first chord and then its kinks
         slope = knots[0] + knots[1] - (q.hi if q.remainder else 0.0)
         chord = added(scaled(q.x, slope), s.common(-knots[0] * knots[1]))

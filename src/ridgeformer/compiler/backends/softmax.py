@@ -157,6 +157,7 @@ class SoftmaxLowering(TokenLowering):
             self.multiplier.know(w, 1 / hi, 1 / lo)
             out = self.reciprocal(whole(w), 1 / hi, 1 / lo, "D", not_before)
             self.multiplier.know(w, 1 / hi, 1 / self.row_sums[0])
+            self.multiplier.know(out, lo, hi)  # up to round-off, which its range need not hold
             return out
 
         return self.kept("D", make)

@@ -23,7 +23,8 @@ from ridgeformer.compiler.backends.head_errors import (
     HeadPairPromise,
     feature_error,
 )
-from ridgeformer.compiler.backends.multiply import FINE_ENOUGH, Grid, Multiplier, SquareMultiplier
+from ridgeformer.compiler.backends.multiply import Grid, Multiplier, SquareMultiplier
+from ridgeformer.compiler.backends.set_up import SetUp
 from ridgeformer.compiler.backends.softmax import SoftmaxLowering
 from ridgeformer.compiler.certificate import PROMISE, Certificate, certify
 from ridgeformer.compiler.circuit import Circuit
@@ -126,7 +127,8 @@ class ExactBackend(Backend):
         return lowering.circuit(program)
 
     def certify(self, program: Program) -> Certificate:
-        return certify(self.job, program, attention="softmax", domain=self.domain)
+        units = self.domain.units_of_logits(self.job.features)
+        return certify(self.job, program, attention="softmax", domain=self.domain, units=units)
 
 
 class InterpolatedBackend(ExactBackend):
@@ -154,7 +156,14 @@ class InterpolatedBackend(ExactBackend):
     @cached_property
     def budget(self) -> ErrorBudget:
         program = self.trace()
-        return error_budget(self.job, self.domain, program, ranges(program))
+        return error_budget(self.job, self.domain, program, ranges(program), self.fine_neurons)
+
+    @property
+    def fine_neurons(self) -> int:
+        """The number of neurons that a fine product may take in a layer."""
+        # Two of them may run side by side, with some neurons for copies and erasures.
+        width = self.products.width
+        return 126 if width is None else min(126, (width - 44) // 2)
 
     @cached_property
     def grid(self) -> Grid:
@@ -182,10 +191,8 @@ class InterpolatedBackend(ExactBackend):
         return self.lowered(program, bounds, self.grid)
 
     def lowered(self, program: Program, bounds: Bounds, grid: Grid) -> Circuit:
-        # Two fine products may run side by side, with some neurons for copies and erasures.
-        width = self.products.width
-        room = 126 if width is None else min(126, (width - 44) // 2)
-        return self.lowered_with(SquareMultiplier(grid, neurons=room), program, bounds)
+        multiplier = SquareMultiplier(grid, neurons=self.fine_neurons)
+        return self.lowered_with(multiplier, program, bounds)
 
     def lowered_with(
         self, multiplier: SquareMultiplier, program: Program, bounds: Bounds
@@ -215,6 +222,8 @@ NEURONS_BESIDE_DIGITS = 16
 class DigitBackend(InterpolatedBackend):
     """The step's product by the binary digits of 1/D, two blocks a step; see `digits`."""
 
+    fine_neurons = NEURONS_BESIDE_DIGITS
+
     def trace(self) -> Program:
         program = super().trace()
         check_digits(self.job, program)
@@ -222,7 +231,8 @@ class DigitBackend(InterpolatedBackend):
 
     @cached_property
     def digit_budget(self) -> DigitBudget:
-        return digit_budget(self.job, self.domain, self.budget, self.projected_features)
+        made = SetUp(self.domain, self.job.features, self.job.outputs, self.fine_neurons)
+        return digit_budget(self.job, self.domain, self.budget, made.weights)
 
     @cached_property
     def digits(self) -> int:
@@ -230,7 +240,7 @@ class DigitBackend(InterpolatedBackend):
         return self.digit_budget.digits(self.products.tolerance)
 
     def lower(self, program: Program, bounds: Bounds) -> Circuit:
-        multiplier = DigitMultiplier(neurons=NEURONS_BESIDE_DIGITS, count=self.digits)
+        multiplier = DigitMultiplier(neurons=self.fine_neurons, count=self.digits)
         return self.lowered_with(multiplier, program, bounds)
 
     def certify(self, program: Program) -> Certificate:
@@ -319,9 +329,10 @@ class DotProductBackend(Backend):
                 self.job, program, attention="softmax", domain=self.domain, absolute_error=inf
             )
         error = max(PROMISE[self.job.dtype][0], error)
-        return certify(
+        certificate = certify(
             self.job, program, attention="softmax", domain=self.domain, relative_error=error
         )
+        return replace(certificate, updates_unproved=promise.updates_unproved)
 
 
 class SmootherBackend(Backend):
@@ -374,11 +385,14 @@ class SmootherBackend(Backend):
         return lowering.circuit(program)
 
     def certify(self, program: Program) -> Certificate:
-        error = PROMISE[self.job.dtype][0]
+        units = self.domain.units_of_logits(self.job.features)
         if self.logits.norm and not self.gated:
             # Both norms in a logit are interpolated, and a logit off by δ changes its weight by e^δ.
-            error = max(error, 4 * self.domain.largest_logit * 4 / FINE_ENOUGH)
+            made = SetUp(
+                self.domain, self.job.features, self.job.outputs, SquareMultiplier().neurons
+            )
+            units += made.logit / UNIT[self.job.dtype]
         certificate = certify(
-            self.job, program, attention="softmax", domain=self.domain, relative_error=error
+            self.job, program, attention="softmax", domain=self.domain, units=units
         )
         return replace(certificate, max_supports=self.max_supports, ridge=None)

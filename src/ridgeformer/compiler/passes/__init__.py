@@ -1,4 +1,5 @@
 """Passes of the compiler, each of which takes a value and returns one."""
+# mypy: implicit-reexport
 
 from ridgeformer.compiler.passes.assemble import assemble, widest_mlp
 from ridgeformer.compiler.passes.describe import describe

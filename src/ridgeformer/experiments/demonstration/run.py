@@ -13,9 +13,14 @@ from ridgeformer.experiments.demonstration.decoder import decoder
 from ridgeformer.experiments.demonstration.softmax import CASES, softmax
 from ridgeformer.experiments.demonstration.trained import trained
 from ridgeformer.experiments.finding import Figure, Table
+from ridgeformer.experiments.jobs import one_thread
 from ridgeformer.experiments.picture import png
-from ridgeformer.experiments.run import Run, check_seed, check_writable, write_whole
-from ridgeformer.transformer.threads import one_thread_each
+from ridgeformer.experiments.run import Run, check_seed, check_writable
+from ridgeformer.experiments.timing import slowness
+from ridgeformer.whole import write_whole
+
+SECONDS = 17.0
+"""CPU seconds that the rest takes, measured with the machine of `timing.UNIT`."""
 
 SHOWN = [0, 2, 4, 5, 6, 7]
 """The columns about softmax that fit a terminal; the page has all."""
@@ -26,7 +31,7 @@ def means(table: Table) -> Table:
     return replace(table, rows=[[cell.split(" [")[0] for cell in row] for row in table.rows])
 
 
-@one_thread_each
+@one_thread()  # Threads that wait for each other would cost minutes where a machine is busy.
 def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path:
     """Draws demo.png, measures the rest, prints tables, writes one page, and returns its path."""
     check_seed(seed, below=62)
@@ -39,6 +44,7 @@ def demo(out: str | Path, seed: int = 0, console: Console | None = None) -> Path
     assert isinstance(figure, Figure)
     write_whole(picture, png(figure, cg.PROSE.titled("page")["title"]))
     run.console.print(f"The picture: [bold]{picture}[/bold]", soft_wrap=True)
+    run.say_how_long(SECONDS * slowness(), "Measuring the rest for the page")
     size = cg.sizes(model, seed)
     layers, width = (int(size.settings[name]) for name in ("layers", "d_model"))
     run.show({

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -15,7 +17,8 @@ from ridgeformer.experiments.evaluation.methods import Method, of_baselines, of_
 from ridgeformer.experiments.evaluation.page import BEST, MODEL, UNAWARE
 from ridgeformer.experiments.evaluation.scores import agreement, disagreement, feature_condition
 from ridgeformer.experiments.evaluation.shifts import shifts_of
-from ridgeformer.experiments.finding import Collector, Finding, Progress, Setting
+from ridgeformer.experiments.finding import Collector, Finding, Number, Progress, Setting
+from ridgeformer.experiments.kept import Keep, at_once
 from ridgeformer.models import Model
 from ridgeformer.statistics import Estimate
 from ridgeformer.tasks import LearnableTask
@@ -83,6 +86,7 @@ def measure(
     progress: Progress = iter,
     baselines: Sequence[str] | None = None,
     steps: int | None = None,
+    keep: Keep = at_once,
 ) -> Finding:
     """The same seed gives the same numbers, except for the speed."""
     for task in tasks.values():  # before any work
@@ -102,10 +106,13 @@ def measure(
             for shift, variants in shifts_of(task).items()
             for value, variant in variants
         ]
-    collector = Collector(prompts, seed)
+    numbers: list[Number] = []
     refusals: list[dict[str, Any]] = []
-    for case in progress(cases):
-        refusals += run_case(case, collector)
+    for index, case in enumerate(progress(cases)):
+        name = f"{index}: {dict(case.where)}"
+        found, refused = keep(name, partial(measured, case, prompts, seed))
+        numbers += found
+        refusals += refused
     settings = {
         "tasks": {label: task.to_dict() for label, task in tasks.items()},
         "exact": {label: task.exact for label, task in tasks.items()},
@@ -114,7 +121,38 @@ def measure(
         "threads": torch.get_num_threads(),
         "refusals": refusals,
     }
-    return Finding("evaluation", seed, prompts, settings, MEASURES, collector.numbers)
+    return Finding("evaluation", seed, prompts, settings, MEASURES, numbers)
+
+
+def measured(case: Case, prompts: int, seed: int) -> tuple[list[Number], list[dict[str, Any]]]:
+    """The numbers of one case, and what was refused."""
+    out = Collector(prompts, seed)
+    refused = run_case(case, out)
+    return out.numbers, refused
+
+
+TRIED = (8, 24)
+"""On so many prompts of the task itself it is tried how long measuring takes."""
+
+
+def seconds_of(cases: Sequence[Case], prompts: int) -> float:
+    """About how long it takes to measure all cases, from a trial on few prompts here and now.
+
+    The time is linear in the prompts, and for each of them in its supports.
+    """
+    total = 0.0
+    for own in (case for case in cases if case.own):
+        seconds = []
+        for few in (TRIED[0], *TRIED):  # The first run loads what the others have.
+            before = perf_counter()
+            run_case(own, Collector(few, 0))
+            seconds.append(perf_counter() - before)
+        each = max(seconds[2] - seconds[1], 0.0) / (TRIED[1] - TRIED[0])
+        once = max(seconds[1] - each * TRIED[0], 0.0)
+        for case in cases:
+            if case.label == own.label:
+                total += once + each * prompts * case.supports / own.supports
+    return total
 
 
 def run_case(case: Case, out: Collector) -> list[dict[str, Any]]:

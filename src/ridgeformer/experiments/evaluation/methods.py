@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer.baselines import BASELINES
+from ridgeformer.compiler import CompiledModel
 from ridgeformer.experiments.evaluation.page import BEST, MODEL
 from ridgeformer.models import Model
 from ridgeformer.tasks import LearnableTask, Prompt
@@ -48,10 +49,14 @@ class Method:
 
 
 def of_model(model: Model) -> Method:
+    # Shifted prompts are strange on purpose.
+    run = model.predict if isinstance(model, CompiledModel) else model.run
+
     def predict(prompt: Prompt) -> Tensor:
+        model.check(prompt)
         size = max(1, TOKENS // model.cost(prompt))
         parts = (prompt[i : i + size] for i in range(0, len(prompt), size))
-        return torch.cat([model.predict(part) for part in parts])
+        return torch.cat([run(part.to(model.transformer.device)).cpu() for part in parts])
 
     return Method(MODEL, "the model", predict)
 

@@ -14,6 +14,8 @@ from ridgeformer.experiments.wording import floored, line, plain, shown, spread
 
 PROSE = Prose("evaluation")
 MODEL, BEST, UNAWARE = "model", "best", "unaware"
+DRAWN = 5
+"""As many other methods are drawn before readers choose: those with the smallest errors."""
 LOOKS: dict[str, dict[str, Any]] = {
     MODEL: {"color": "#2f5fd0", "dash": "solid", "width": 4.0},
     BEST: {"color": "#e07b39", "dash": "dash"},
@@ -141,8 +143,17 @@ class View:
         return f.Figure.of(lines, axes, guide=(trained, "trained up to here") if beyond else None)
 
     def look(self, method: str) -> dict[str, Any]:
+        if method in LOOKS:
+            return LOOKS[method]
         others = [m for m in self.labels if m not in LOOKS]
-        return LOOKS.get(method) or {"color": PALETTE[(2 + others.index(method)) % len(PALETTE)]}
+        color = PALETTE[(2 + others.index(method)) % len(PALETTE)]
+        return {"color": color, "hidden": method not in self.nearest(others)}
+
+    def nearest(self, others: list[str]) -> list[str]:
+        """The methods with the smallest errors at the task's own number of supports."""
+        errors = {m: self.at_own("mse", m) for m in others}
+        known = {m: n.mean for m, n in errors.items() if n is not None and n.mean is not None}
+        return sorted(known, key=known.__getitem__)[:DRAWN]
 
     def summary(self) -> f.Section:
         excess, task = self.at_own("excess", MODEL), self.finding.settings["tasks"][self.task]

@@ -11,8 +11,8 @@ from ridgeformer.analysis.verdict import Findings, Limits, Verdict, accepts, bey
 from ridgeformer.experiments.finding import Collector, Finding, Number
 from ridgeformer.experiments.identification.calibration import Calibration, shipped
 from ridgeformer.experiments.identification.inquiry import Guess, Inquiry, Track
-from ridgeformer.experiments.identification.kept import Keep, at_once
 from ridgeformer.experiments.identification.parts import PARTS, Part
+from ridgeformer.experiments.kept import Keep, at_once
 from ridgeformer.experiments.run import check_seed
 from ridgeformer.models import Subject
 from ridgeformer.tasks import LearnableTask

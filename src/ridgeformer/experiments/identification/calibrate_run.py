@@ -10,7 +10,7 @@ from ridgeformer.experiments.identification.calibrate_page import page_of
 from ridgeformer.experiments.identification.calibrating import FAST, FULL, calibrated, cases_of
 from ridgeformer.experiments.identification.calibration import FILE, Calibration
 from ridgeformer.experiments.identification.measure import measure_all
-from ridgeformer.experiments.jobs import HERE, Store, Where, code
+from ridgeformer.experiments.jobs import HERE, Store, Where, code, going_on
 from ridgeformer.experiments.run import Run, check_seed
 
 
@@ -32,9 +32,10 @@ def calibrate(
     run = Run(out, FILE, console)
     cases = cases_of(FAST if fast else FULL, seed)
     kept = store or Store(Path(out) / "tasks", code())
-    found = measure_all(cases, kept, where, lambda cases: run.track(cases, "measuring models"))
-    calibration, judged = calibrated(cases, found, seed)
-    page = page_of(calibration, judged, len(cases) - len(judged))
-    run.show(page.terminal)
-    run.write(page, calibration.to_dict())
+    with going_on(kept):
+        found = measure_all(cases, kept, where, lambda cases: run.track(cases, "measuring models"))
+        calibration, judged = calibrated(cases, found, seed)
+        page = page_of(calibration, judged, len(cases) - len(judged))
+        run.show(page.terminal)
+        run.write(page, calibration.to_dict())
     return calibration

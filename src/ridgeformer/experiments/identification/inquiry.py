@@ -17,8 +17,8 @@ from ridgeformer.analysis.search import End, fit_at, search_all
 from ridgeformer.analysis.trajectories import TOKENS, Evidence, Fit
 from ridgeformer.experiments.finding import Setting
 from ridgeformer.experiments.identification.cases import PROMPTS
-from ridgeformer.experiments.identification.kept import Keep, at_once
 from ridgeformer.experiments.identification.measure import MOST_STEPS
+from ridgeformer.experiments.kept import Keep, at_once
 from ridgeformer.kernels import Kernel, Linear
 from ridgeformer.models import Change, Reading, Subject
 from ridgeformer.solvers import kernel_eigenvalues

@@ -13,9 +13,9 @@ from ridgeformer.experiments.finding import Finding
 from ridgeformer.experiments.identification.answer import PROMPTS, identify
 from ridgeformer.experiments.identification.calibration import Calibration, shipped
 from ridgeformer.experiments.identification.inquiry import Guess
-from ridgeformer.experiments.identification.kept import Keep, at_once, kept_in
 from ridgeformer.experiments.identification.page import page_of
 from ridgeformer.experiments.jobs import Store
+from ridgeformer.experiments.kept import Keep, at_once, kept_in
 from ridgeformer.experiments.named import (
     chosen_model,
     described,
@@ -28,6 +28,7 @@ from ridgeformer.kernels import kernel_from
 from ridgeformer.models import Model, Subject
 from ridgeformer.models import subject as subject_of
 from ridgeformer.tasks import LearnableTask
+from ridgeformer.transformer import device_named
 
 QUERIES = 8
 """So many queries of a prompt are read; no query of a saved model sees another one."""
@@ -42,17 +43,19 @@ def identify_model(
     seed: int = 0,
     calibration: str | Path | None = None,
     steps: int | None = None,
+    device: str = "cpu",
     console: Console | None = None,
     store: Store | None = None,
 ) -> Finding:
     """Identifies the model of a directory, or the shipped model of that name, on its own task or on `task`.
 
-    A looped model runs as many steps as `steps` says. With a store, what is found is kept there at once, and
+    A looped model runs as many steps as `steps` says. The model runs on `device`, and what is made of its answers is
+    computed on the CPU. With a store, what is found is kept there at once, and
     the same call goes on from there.
     """
     check_seed(seed, below=62)
     known = shipped() if calibration is None else Calibration.load(calibration)
-    model = chosen_model(name)
+    model = chosen_model(name).to(device_named(device))
     if task is None:
         (asked,) = tasks_of(model, ()).values()
     else:
@@ -63,7 +66,7 @@ def identify_model(
     prompt = asked.draw(max(prompts, 1), seed)
     model.check(prompt)
     of = {
-        "model": fingerprint(name), "name": one.name, "task": asked.to_dict(),
+        "experiment": "identify", "model": fingerprint(name), "name": one.name, "task": asked.to_dict(),
         "prompts": prompts, "seed": seed, "steps": steps,
     }  # fmt: skip
     with nullcontext(at_once) if store is None else kept_in(store, of) as keep:

@@ -2,6 +2,7 @@
 
 A new study is an instance of a subclass of `Study`, handed to `register`.
 """
+# mypy: implicit-reexport
 
 from ridgeformer.experiments.studies.base import Study, run_study
 from ridgeformer.experiments.studies.cg_variants import CGVariants

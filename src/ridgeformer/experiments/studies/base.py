@@ -11,9 +11,19 @@ from typing import Any, ClassVar
 from rich.console import Console
 
 from ridgeformer.experiments.finding import Collector, Finding, Number, Page, Progress
-from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, one_thread, run_all
+from ridgeformer.experiments.jobs import (
+    HERE,
+    Result,
+    Store,
+    Where,
+    code,
+    going_on,
+    one_thread,
+    run_all,
+)
 from ridgeformer.experiments.plain import from_plain, to_plain
 from ridgeformer.experiments.run import Run, check_seed
+from ridgeformer.experiments.timing import slowness
 from ridgeformer.registry import Registry
 from ridgeformer.types import Refusal
 
@@ -30,6 +40,10 @@ class Study(ABC):
     """One line for the list of studies."""
     prompts: int
     """How many prompts each setting has unless the caller says otherwise."""
+    few: int = 8
+    """How many it has in a fast run, which shows little."""
+    seconds: tuple[float, float] | None = None
+    """CPU seconds that it takes, and those of each prompt; measured with the machine of `timing.UNIT`."""
 
     @abstractmethod
     def measure(self, prompts: int, seed: int, progress: Progress) -> Finding: ...
@@ -125,13 +139,23 @@ def run_study(
         raise Refusal(f"An interval needs at least 2 prompts, got {prompts}.")
     check_seed(seed, below=63)
     run = Run(out, "findings.json", console)
-    if where is HERE and store is None:
-        with one_thread():  # as on workers; threads that share small operations wait for each other
-            finding = study.measure(prompts, seed, run.track)
-    else:
-        store = store or Store(Path(out) / "tasks", code())
-        tasks = study.registry.registered(study).tasks(prompts, seed)
-        finding = study.gather(run_all(tasks, store, where, run.track), prompts, seed)
-    page = study.page(finding)
-    run.show(page.terminal)
-    return run.write(page, finding.to_dict())
+    if study.seconds is not None and where is HERE:
+        once, each = study.seconds
+        fast = "--fast is shorter and shows less." if prompts > study.few else ""
+        run.say_how_long(
+            (once + each * prompts) * slowness(), f"{study.name}, {prompts} prompts,", fast
+        )
+    if where is not HERE and store is None:
+        store = Store(Path(out) / "tasks", code())
+    with going_on(store):
+        if store is None:
+            with (
+                one_thread()
+            ):  # as on workers; threads that share small operations wait for each other
+                finding = study.measure(prompts, seed, run.track)
+        else:
+            tasks = study.registry.registered(study).tasks(prompts, seed)
+            finding = study.gather(run_all(tasks, store, where, run.track), prompts, seed)
+        page = study.page(finding)
+        run.show(page.terminal)
+        return run.write(page, finding.to_dict())

@@ -143,6 +143,7 @@ class CGVariants(StudyInParts):
     name = "cg-variants"
     summary = "Orders of a CG step: layers, sizes, and what predicting pᵀAp or updating A p costs."
     prompts = 32
+    seconds = (1.4, 1.1)
     measures = MEASURES
 
     def parts(self, prompts: int) -> list[Part]:

@@ -167,6 +167,7 @@ class DotProducts(StudyInParts):
     name = "dot-products"
     summary = "Dot products from softmax heads: error against ε, and CG on them."
     prompts = 16
+    seconds = (0.0, 1.4)
     measures = MEASURES
 
     def parts(self, prompts: int) -> list[Part]:

@@ -59,7 +59,7 @@ def cg_figure(finding: f.Finding, ridge: float) -> f.Figure:
         second = [each * t or nan for t in steps]
         lines.append(f.Line(f"C·t·ε_mv·scale: {method}", steps, second, bound=True, color=color))
     axes = f.Axes("CG step", "|f_t − f*|, worst query", y_limits=(1e-16, 30.0))
-    return f.Figure.of(lines, axes, legend="beside")
+    return f.Figure.of(lines, axes)
 
 
 def cg_section(finding: f.Finding) -> f.Section:

@@ -256,6 +256,7 @@ class GaussianStudy(StudyInParts):
     name = "gaussian"
     summary = "Gaussian KRR in one softmax head and a ReLU MLP: blocks, width, constants."
     prompts = 16
+    seconds = (1.0, 0.7)
     measures = MEASURES
 
     def parts(self, prompts: int) -> list[Part]:

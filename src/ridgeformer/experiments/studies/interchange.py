@@ -75,6 +75,7 @@ class Interchange(StudyInParts):
     name = "interchange"
     summary = "States of another prompt put into compiled models: predicted against actual effect, with controls."
     prompts = 1536
+    seconds = (4.2, 0.073)
     measures = MEASURES
 
     def parts(self, prompts: int) -> list[Part]:

@@ -120,6 +120,7 @@ class LearningCurve(StudyInParts):
     name = "learning-curve"
     summary = "A compiled decoder beside exact ridge regression, at every prefix of one pass."
     prompts = 256
+    seconds = (1.5, 0.075)
     measures = MEASURES
 
     def parts(self, prompts: int) -> list[Part]:

@@ -92,7 +92,7 @@ def distance_section(finding: f.Finding) -> f.Section:
         "s": s, "below": below, "count": len(pairs) * len(s["steps"]), "ended": ended,
         "hardest": max(last, key=lambda n: n.value).setting["pairs"],
     }  # fmt: skip
-    figure = f.Figure.of(lines, axes, legend="beside")
+    figure = f.Figure.of(lines, axes)
     return PROSE.section("distance", figure, f.Table(header, rows), **words)
 
 

@@ -227,6 +227,7 @@ class Smoother(StudyInParts):
     name = "smoother"
     summary = "One softmax head (Nadaraya–Watson) beside kernel ridge regression."
     prompts = 128
+    seconds = (2.4, 0.16)
     measures = MEASURES
 
     def parts(self, prompts: int) -> list[Part]:

@@ -101,6 +101,7 @@ class ToldApart(StudyInParts):
     name = "told-apart"
     summary = "CG, preconditioned CG and preconditioned descent at p = 20, as usually compared and by their layers."
     prompts = 128
+    seconds = (1.5, 0.12)
     measures = MEASURES
 
     def parts(self, prompts: int) -> list[Part]:

@@ -2,6 +2,7 @@
 
 A new theorem is an instance of a subclass of `Theorem`, handed to `register`.
 """
+# mypy: implicit-reexport
 
 from ridgeformer.experiments.theorems import (
     compiled_cg,
@@ -68,6 +69,7 @@ for _theorem in (
     precision.SinglePrecision(),
     precision.SinglePrecisionCG(),
     width.WidthRank(),
+    width.WidthBounds(),
     width.EffectiveDimension(),
     width.QueryError(),
     drift.FeatureDrift(),

@@ -25,6 +25,12 @@ from ridgeformer.experiments.finding import (
 from ridgeformer.experiments.theorems.ratios import SIDES, Values, each_side, ratios
 from ridgeformer.registry import Registry
 
+RATES, ERRORS = "How fast solvers converge", "What errors of products and round-off cost"
+COMPILED, MECHANISM = "Compiled models are their solvers", "What heads and streams do"
+WIDTH, SIZES = "Width, rank and drift of features", "Sizes of models"
+SOFTMAX, FAILURES = "Softmax attention", "Where models fail"
+OWN = "Your own"
+
 Steps = np.ndarray | Tensor
 """Values of every step, the steps first."""
 
@@ -83,6 +89,8 @@ class Theorem(ABC):
     registry: ClassVar[Registry[Theorem]] = Registry("theorem")
     name: str
     title: str
+    group: str = OWN
+    """What it is about, under which the page lists it."""
     states: tuple[str, ...] = ()
     """The names of the statements that are measured, each a file in `statements/`."""
     measured: str = ""
@@ -173,6 +181,7 @@ class Verdict:
             MEASURES | PARTS,
             numbers.numbers,
             title=theorem.title,
+            group=theorem.group,
             statement=theorem.statement,
             see=theorem.see,
             verdict=self.word,

@@ -42,6 +42,24 @@ def ball(generator: torch.Generator, radius: float, *shape: int) -> torch.Tensor
     return radius * length * unit
 
 
+def two_ends(prompts: int, supports: int, features: int, radius: float, seed: int) -> Prompt:
+    """Random points in a ball; in a quarter of the prompts, all at two ends of it, targets to match.
+
+    With the aggregator's 0 between them, those come near the worst case: g is then close to tanh.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    phi = ball(generator, radius, prompts, supports, features)
+    query = ball(generator, radius, prompts, 8, features)
+    y = torch.randn(prompts, supports, 1, generator=generator, dtype=torch.float64)
+    pole = torch.zeros(features, dtype=torch.float64)
+    pole[0] = radius
+    side = torch.ones(supports, 1, dtype=torch.float64)
+    side[supports // 2 :] = -1
+    few = prompts // 4
+    phi[:few], query[:few, 0], y[:few] = side * pole, pole, side
+    return Prompt(phi, y, query)
+
+
 def compiled(
     solver: Solver,
     prompt: Prompt,

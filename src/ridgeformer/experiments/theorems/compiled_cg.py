@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ridgeformer import theory
 from ridgeformer.compiler import SoftmaxAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import COMPILED, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
 from ridgeformer.models import trajectory
@@ -203,6 +203,7 @@ def settings(prompts: int, seed: int) -> Iterator[Setting]:
 
 class CompiledCG(Theorem):
     name = "compiled-cg"
+    group = COMPILED
     title = "Compiled CG is CG: reciprocals that err, units, counts and the gate"
     states = ("compiled-cg",)
     measured = (

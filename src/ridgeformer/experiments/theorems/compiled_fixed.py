@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import COMPILED, Axes, Measurement, Outcome, Theorem
 from ridgeformer.kernels import Gaussian, Kernel, Linear
 from ridgeformer.solvers import Chebyshev, EagerMachine, HeavyBall, Richardson, Solver, solve
 from ridgeformer.solvers.machine import Precondition
@@ -63,6 +63,7 @@ def cases() -> Iterator[tuple[str, Solver, Kernel, dict[str, float]]]:
 
 class CompiledFixed(Theorem):
     name = "compiled-fixed"
+    group = COMPILED
     title = "Compiled methods with fixed coefficients are those methods"
     states = ("compiled-fixed",)
     measured = (

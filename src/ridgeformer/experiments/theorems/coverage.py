@@ -171,7 +171,7 @@ SINGLE = {
     "round-off-cg": "conjugate gradients likewise",
     "compiled-cg": "conjugate gradients with softmax attention, in its (8)",
     "inexact-cg": "conjugate gradients on dot products from softmax heads",
-    "dot-products": "fixed coefficients on these",
+    "heads-fixed": "fixed coefficients on these, by the steps of the package",
 }
 """What covers round-off, in float32 or float64, besides what is in real arithmetic, and where."""
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import RATES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
-from ridgeformer.experiments.theorems.hard import NEARLY, hard_for_krylov, met
+from ridgeformer.experiments.theorems.hard import (
+    NEARLY,
+    hard_for_krylov,
+    met,
+    prompt_of_modes,
+)
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
 from ridgeformer.solvers import (
     Chebyshev,
@@ -29,6 +36,7 @@ STEPS = Axes("step", "|f_t − f*|, worst query")
 
 class CGRate(Theorem):
     name = "cg-rate"
+    group = RATES
     title = "Conjugate gradients converge with √κ"
     states = ("conjugate-gradients",)
     measured = "The predictions are those that a compiled transformer holds after t steps."
@@ -74,11 +82,13 @@ def hardest(m: Measurement, condition: float, steps: int, seed: int) -> None:
 
 class FixedRates(Theorem):
     name = "fixed-coefficient-rates"
+    group = RATES
     title = "Gradient descent takes κ, Chebyshev and heavy ball √κ"
     states = ("richardson", "chebyshev", "heavy-ball")
     measured = (
         "The errors are ‖α_t − α*‖_A over ‖α*‖_A of the numerics, tuned to the extreme eigenvalues of "
-        "A, on three kernels."
+        "A, on three kernels; and those of predictions for a target and a query in the mode at the upper end, "
+        "where all three bounds are met at every step."
     )
     see = "All three lie under their bounds; the two accelerated bounds fall far faster."
 
@@ -104,8 +114,26 @@ class FixedRates(Theorem):
                     m.by_step(solver.name, error, bound, 1e-9, reach=reach)
                 else:
                     m.compare(error[1:], bound[1:], 1e-9)
-        settings = f"3 kernels, {prompts} prompts of 24 supports, {steps} steps, λ = 0.5"
+        for condition, (solver, factor) in product((3.0, 30.0), methods):
+            upper_end(m, solver, factor, condition, steps, seed)
+        settings = (
+            f"3 kernels, {prompts} prompts of 24 supports, {steps} steps, λ = 0.5; and the mode at the upper end "
+            "for 2 condition numbers"
+        )
         return m.outcome(settings, Axes("step", "‖α_t − α*‖_A / ‖α*‖_A"))
+
+
+def upper_end(
+    m: Measurement, solver: Solver, factor: Factor, condition: float, steps: int, seed: int
+) -> None:
+    """Target and query in the mode of the largest of two eigenvalues."""
+    ends = torch.tensor([2 * condition - 1, 1.0], dtype=torch.float64)  # of K, and λ = 1
+    upper = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    prompt = prompt_of_modes(ends, upper, upper, 2, seed)
+    found = solve(solver, prompt, steps=steps, ridge=1.0).predictions
+    bound = theory.tuned_prediction_bound(factor, prompt, ridge=1.0, steps=steps)
+    name = f"{solver.name}, upper end, κ = {condition:g}"
+    m.compare_steps(name, (found - krr(prompt, ridge=1.0)).abs(), bound, 1e-5, reach=NEARLY)
 
 
 def a_norm_errors(
@@ -120,6 +148,7 @@ def a_norm_errors(
 
 class ChebyshevWorstMode(Theorem):
     name = "chebyshev-worst-mode"
+    group = RATES
     title = "Chebyshev's worst mode is the theorem's, exactly"
     states = ("chebyshev",)
     measured = (

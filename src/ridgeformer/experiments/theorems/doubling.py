@@ -12,7 +12,7 @@ import torch
 from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention
 from ridgeformer.experiments.finding import Table
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import RATES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.hard import (
@@ -93,6 +93,7 @@ WORST_CG = 14
 
 class DoublingRates(Theorem):
     name = "doubling-rates"
+    group = RATES
     title = "Newton's iteration doubles the degree in every layer, GD++ triples it"
     states = ("newton", "gd-plus-plus")
     measured = (
@@ -140,6 +141,7 @@ class DoublingRates(Theorem):
 
 class DoublingWorstMode(Theorem):
     name = "doubling-worst-mode"
+    group = RATES
     title = "Newton's worst mode is the square of Chebyshev's, exactly"
     states = ("newton", "gd-plus-plus")
     measured = (
@@ -190,6 +192,7 @@ def squares(m: Measurement, condition: float, steps: int, seed: int) -> None:
 
 class DepthLaw(Theorem):
     name = "depth-law"
+    group = RATES
     title = "Depth grows like κ, like √κ, or like log κ"
     states = ("depth-law",)
     measured = (

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import WIDTH, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.width import KERNELS, MET, RIDGE, drawn
 from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear, Polynomial
 from ridgeformer.solvers import krr
@@ -25,6 +25,7 @@ MAP = ((0.6, 0.8), (0.0, 0.5))
 
 class FeatureDrift(Theorem):
     name = "feature-drift"
+    group = WIDTH
     title = "Moved features move predictions no further than this"
     states = ("kernel-drift", "prediction-drift")
     measured = (

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.experiments.theorems.base import Measurement, Outcome
+from ridgeformer.experiments.theorems.base import RATES, Measurement, Outcome
 from ridgeformer.experiments.theorems.cases import Case
 from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.general import GeneralTheorem, allowed_error, has_polynomials
@@ -20,6 +20,7 @@ from ridgeformer.tasks import Prompt
 
 class RateOfEveryKind(GeneralTheorem):
     name = "rate-of-every-kind"
+    group = RATES
     title = "Every kind of compiled model converges as fast as its solver must"
     states = ("prediction", "conjugate-gradients", "feature-conjugate-gradients")
     measured = (

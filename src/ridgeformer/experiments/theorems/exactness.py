@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ridgeformer.compiler import LinearAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import RATES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.models import trajectory
@@ -17,6 +17,7 @@ HALF_THE_DIGITS = UNIT["float64"] ** 0.5
 
 class FiniteTermination(Theorem):
     name = "finite-termination"
+    group = RATES
     title = "CG is exact after rank K + 1 steps, and not before"
     states = ("finite-termination",)
     measured = (

@@ -8,7 +8,14 @@ from torch import Tensor
 
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, Exact, LinearAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import (
+    COMPILED,
+    RATES,
+    Axes,
+    Measurement,
+    Outcome,
+    Theorem,
+)
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.hard import NEARLY, hard_for_feature_space, met
@@ -39,6 +46,7 @@ def beyond_the_dual_bound() -> tuple[Prompt, float, int]:
 
 class FeatureCGRate(Theorem):
     name = "feature-cg-rate"
+    group = RATES
     title = "In feature space, at every prefix, CG has a bound of its own"
     states = ("feature-conjugate-gradients",)
     measured = (
@@ -115,6 +123,7 @@ def hardest(m: Measurement, condition: float, steps: int, seed: int) -> None:
 
 class CausalSupports(Theorem):
     name = "causal-supports"
+    group = COMPILED
     title = "Under a causal mask, a support cannot hold its entry of the dual iterate"
     states = ("causal-supports",)
     measured = (

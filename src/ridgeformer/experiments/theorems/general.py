@@ -9,7 +9,16 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import Interpolated, LinearAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import (
+    COMPILED,
+    ERRORS,
+    RATES,
+    SIZES,
+    Axes,
+    Measurement,
+    Outcome,
+    Theorem,
+)
 from ridgeformer.experiments.theorems.cases import Case, compiled_cases, numeric_cases
 from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.experiments.theorems.kinds import expected, held, kinds
@@ -79,6 +88,7 @@ LONGEST = 2200
 
 class CompiledIsSolver(GeneralTheorem):
     name = "compiled-is-solver"
+    group = COMPILED
     title = "A compiled transformer is its solver, at every step"
     states = ("compiled-model",)
     measured = (
@@ -119,6 +129,7 @@ ONE_OF_EACH = ("linear attention", "causal")
 
 class PolynomialRate(GeneralTheorem):
     name = "polynomial-rate"
+    group = RATES
     title = "Fixed coefficients: the error is that of the method's polynomial"
     states = ("prediction",)
     measured = (
@@ -187,6 +198,7 @@ def responds_to_errors(case: Case) -> str | None:
 
 class InexactFixed(GeneralTheorem):
     name = "inexact-fixed-coefficients"
+    group = ERRORS
     title = "Errors of products reach a prediction by the recurrence's own responses"
     states = ("inexact-fixed",)
     measured = (
@@ -240,6 +252,7 @@ class InexactProducts(EagerMachine):
 
 class SizeLaw(GeneralTheorem):
     name = "size-law"
+    group = SIZES
     title = "Every compiled model grows by the same layers a step, and never wider"
     states = ("size-law",)
     measured = (

@@ -9,7 +9,7 @@ import torch
 
 from ridgeformer.analysis import communication, head_effects, matvec_heads
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import SIZES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.mechanism import TASK, model_of
 from ridgeformer.experiments.theorems.sizes import same
 from ridgeformer.models import trajectory
@@ -35,6 +35,7 @@ def predicted_heads(steps: int, outputs: int) -> dict[str, int]:
 
 class SharedHeads(Theorem):
     name = "shared-heads"
+    group = SIZES
     title = "All outputs share one mat-vec head a step, and nothing else"
     states = ("shared-outputs",)
     measured = (
@@ -103,6 +104,7 @@ def predicted_connections(steps: int) -> list[set[str]]:
 
 class Communication(Theorem):
     name = "communication"
+    group = SIZES
     title = "Tokens hear each other in a pattern of seven layers a step"
     states = ("shared-outputs",)
     measured = (

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ridgeformer import theory
 from ridgeformer.compiler import HeadPairs, SoftmaxAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import SOFTMAX, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.kernels import Linear
@@ -60,6 +60,7 @@ class TooLarge(EagerMachine):
 
 class HeadsFixed(Theorem):
     name = "heads-fixed"
+    group = SOFTMAX
     title = "What inexact dot products and updates cost methods with fixed coefficients"
     states = ("heads-fixed",)
     measured = (

@@ -11,7 +11,7 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, LinearAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import FAILURES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.hard import (
     NEAR,
     NEARLY,
@@ -115,6 +115,7 @@ class Knob:
 
 class KnobDepth(Theorem):
     name = "knob-depth"
+    group = FAILURES
     title = "Depth: one step less than the theory asks for, and ε is missed"
     states = ("depth-failure",)
     measured = (
@@ -150,6 +151,7 @@ class KnobDepth(Theorem):
 
 class KnobConditioning(Theorem):
     name = "knob-conditioning"
+    group = FAILURES
     title = "Conditioning: T steps reach ε up to a κ that is known beforehand"
     states = ("condition-failure",)
     measured = (
@@ -226,6 +228,7 @@ def refused(model: CompiledModel, prompt: Prompt) -> bool:
 
 class KnobRidge(Theorem):
     name = "knob-ridge"
+    group = FAILURES
     title = "Ridge: too small and T steps fail, too large and nothing is fitted"
     states = ("ridge-failure",)
     measured = (

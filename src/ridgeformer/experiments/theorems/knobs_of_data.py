@@ -11,7 +11,7 @@ from torch import Tensor
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.domain import LARGEST_NORMALISER
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import FAILURES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.experiments.theorems.hard import NEAR, NEARLY, promise, prompt_of_modes, rotation
 from ridgeformer.kernels import Exponential
@@ -35,6 +35,7 @@ def copied(distinct: int, supports: int, features: int, batch: int, seed: int) -
 
 class KnobCollinear(Theorem):
     name = "knob-collinear"
+    group = FAILURES
     title = "Collinear supports: CG ends sooner, fixed coefficients do not notice"
     states = ("collinear",)
     measured = "Errors of the coefficients that compiled models hold, over ‖α*‖_A."
@@ -132,6 +133,7 @@ def unit(x: Tensor) -> Tensor:
 
 class KnobTemperature(Theorem):
     name = "knob-temperature"
+    group = FAILURES
     title = "Temperature: hot, ridge regression fits only the mean; cold, only its supports"
     states = ("krr-temperature",)
     measured = (
@@ -228,6 +230,7 @@ LEADING, RANDOM = "leading directions", "random directions"
 
 class KnobWidth(Theorem):
     name = "knob-width"
+    group = FAILURES
     title = "Width: m feature channels fail while σ exceeds λ beyond them"
     states = ("width-failure", "width-rank")
     measured = (

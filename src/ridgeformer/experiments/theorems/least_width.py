@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import SIZES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.sizes import same
 from ridgeformer.experiments.theorems.structure import random_model
 from ridgeformer.solvers import Chebyshev, GradientDescent, HeavyBall, Solver, krr
@@ -28,6 +28,7 @@ KINDS = ({"attention": "linear", "mask": "prefix"}, {"attention": "softmax", "ma
 
 class LeastWidth(Theorem):
     name = "least-width"
+    group = SIZES
     title = "A narrower stream cannot tell supports apart"
     states = ("least-width",)
     measured = (

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, LinearAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import COMPILED, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.experiments.theorems.hard import (
     NEARLY,
@@ -64,6 +64,7 @@ def methods() -> list[tuple[Solver, Bound]]:
 
 class LoopedModels(Theorem):
     name = "looped-models"
+    group = COMPILED
     title = "One step's weights serve every number of steps"
     states = ("looped-models",)
     measured = (

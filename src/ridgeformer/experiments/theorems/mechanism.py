@@ -13,7 +13,7 @@ from ridgeformer.analysis import (
     growth_without_reductions,
 )
 from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, compile
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import MECHANISM, Axes, Measurement, Outcome, Theorem
 from ridgeformer.solvers import make_solver
 from ridgeformer.tasks import PrescribedSpectrum
 
@@ -39,6 +39,7 @@ def model_of(
 
 class Ablations(Theorem):
     name = "ablations"
+    group = MECHANISM
     title = "Without its mat-vec heads a model is its solver without K"
     states = ("ablated-model",)
     measured = (
@@ -73,6 +74,7 @@ class Ablations(Theorem):
 
 class WithoutReductions(Theorem):
     name = "without-reductions"
+    group = MECHANISM
     title = "Without reductions CG only changes its unit, by factors that are known"
     states = ("without-reductions",)
     measured = (
@@ -104,6 +106,7 @@ class WithoutReductions(Theorem):
 
 class RidgeInTheWeights(Theorem):
     name = "ridge-in-the-weights"
+    group = MECHANISM
     title = "λ lives in a few weights, and moves predictions as ridge theory says"
     states = ("ridge-weights",)
     measured = "Predictions of the changed model equal the solver's at λ' to 1e-8."

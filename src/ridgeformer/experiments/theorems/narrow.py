@@ -16,7 +16,7 @@ from torch import Tensor
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import WIDTH, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.experiments.theorems.ratios import ratios
 from ridgeformer.kernels import Exponential, Kernel, Linear
@@ -239,6 +239,7 @@ def told(models_run: list[NarrowCase]) -> str:
 
 class NarrowTruncation(Theorem):
     name = "narrow-truncation"
+    group = WIDTH
     title = "A model narrower than its features loses exactly σ/(λ(λ + σ))"
     states = ("narrow-models",)
     measured = "Models that keep the m leading directions must differ by exactly the lower bound."
@@ -257,6 +258,7 @@ class NarrowTruncation(Theorem):
 
 class NarrowWidth(Theorem):
     name = "narrow-width"
+    group = WIDTH
     title = "Every projection pays e/(λ(λ + e)) at most, and σ/(λ(λ + σ)) at least"
     states = ("narrow-models",)
     measured = (
@@ -298,6 +300,7 @@ def rank_ratios(models_run: list[NarrowCase]) -> np.ndarray:
 
 class NarrowQuery(Theorem):
     name = "narrow-query"
+    group = WIDTH
     title = "A narrow model's predictions: two terms for its width, one for its depth"
     states = ("narrow-models",)
     measured = (

@@ -13,9 +13,15 @@ from torch import Tensor
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, SoftmaxAttention
 from ridgeformer.compiler.job import Dtype
-from ridgeformer.experiments.theorems.base import DOMINATES, Axes, Measurement, Outcome, Theorem
-from ridgeformer.experiments.theorems.cases import compiled
-from ridgeformer.experiments.theorems.softmax import two_ends
+from ridgeformer.experiments.theorems.base import (
+    DOMINATES,
+    SOFTMAX,
+    Axes,
+    Measurement,
+    Outcome,
+    Theorem,
+)
+from ridgeformer.experiments.theorems.cases import compiled, two_ends
 from ridgeformer.kernels import Exponential
 from ridgeformer.solvers import GradientDescent
 from ridgeformer.tasks import Prompt
@@ -27,6 +33,7 @@ REACH = 0.1
 
 class Normaliser(Theorem):
     name = "normaliser"
+    group = SOFTMAX
     title = "Multiplying softmax's normaliser back costs a few units of Σ K|v|"
     states = ("normaliser", "reciprocals")
     measured = (

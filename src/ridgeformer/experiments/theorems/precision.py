@@ -10,7 +10,14 @@ from torch import Tensor
 from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention
 from ridgeformer.compiler.job import Dtype
-from ridgeformer.experiments.theorems.base import DOMINATES, Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import (
+    DOMINATES,
+    ERRORS,
+    Axes,
+    Measurement,
+    Outcome,
+    Theorem,
+)
 from ridgeformer.experiments.theorems.cases import compiled
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import (
@@ -62,6 +69,7 @@ def residual_errors(solver: Solver, prompt: Prompt, alphas: Tensor, interval: In
 
 class SinglePrecision(Theorem):
     name = "float32-floor"
+    group = ERRORS
     title = "In float32 a model parts from its solver by no more than this"
     states = ("round-off-fixed",)
     measured = (
@@ -151,6 +159,7 @@ def compare_term(
 
 class SinglePrecisionCG(Theorem):
     name = "float32-cg"
+    group = ERRORS
     title = "CG in float32 knows how good it is"
     states = ("round-off-cg",)
     measured = (

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ridgeformer import theory
 from ridgeformer.compiler import Exact, LinearAttention
-from ridgeformer.experiments.theorems.base import Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import RATES, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.hard import NEARLY, hard_for_jacobi, met
@@ -75,6 +75,7 @@ def compare_scaling(m: Measurement, prompt: Prompt, ridge: float, scaling: Tenso
 
 class DiagonalPreconditioners(Theorem):
     name = "diagonal-preconditioners"
+    group = RATES
     title = "Jacobi's preconditioner: its rate, and a factor k from the best diagonal"
     states = ("diagonal-preconditioners",)
     measured = (

@@ -9,12 +9,12 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import Interpolated, SoftmaxAttention
-from ridgeformer.compiler.backends.multiply import FINE_ENOUGH
 from ridgeformer.compiler.backends.softmax_attention import DigitBackend, InterpolatedBackend
 from ridgeformer.compiler.compile import backend_for
 from ridgeformer.compiler.job import Job
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import SIZES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import ball, compiled, prediction_errors
+from ridgeformer.experiments.theorems.hard import NEARLY
 from ridgeformer.kernels import Gaussian
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import Richardson, krr
@@ -41,6 +41,7 @@ def exponent(counts: list[int], sizes: list[float]) -> float:
 
 class WidthLaw(Theorem):
     name = "width-law"
+    group = SIZES
     title = "Squares take a width proportional to k, digits one proportional to log k"
     states = ("interpolated-products", "digit-products")
     measured = (
@@ -60,10 +61,10 @@ class WidthLaw(Theorem):
             steps = law.steps(ERROR)
             squares, digits = (planned(k, steps, ERROR, digits=d) for d in (False, True))
             assert isinstance(digits, DigitBackend)
-            spent = digits.digit_budget.budget.reached(0.0) + 1e-6
+            spent = squares.budget.spent(squares.grid), digits.digit_budget.spent(digits.digits)
             bounds = (
-                law.intervals(steps=steps, tolerance=ERROR, spent=spent),
-                law.digits(steps=steps, tolerance=ERROR, spent=spent),
+                law.intervals(steps=steps, tolerance=ERROR, spent=spent[0]),
+                law.digits(steps=steps, tolerance=ERROR, spent=spent[1]),
             )
             sizes = squares.grid.intervals, digits.digits
             for (low, high), size in zip(bounds, sizes, strict=True):
@@ -99,6 +100,7 @@ def with_outlier(prompt: Prompt) -> Prompt:
 
 class RelativeProducts(Theorem):
     name = "relative-products"
+    group = SIZES
     title = "What errors relative to 1/D buy: √k over a domain, and more on most prompts"
     states = ("relative-products",)
     measured = (
@@ -114,8 +116,9 @@ class RelativeProducts(Theorem):
         for k in counts:
             phi, query = ball(generator, 1.0, 8, k, 2), ball(generator, 1.0, 8, 4, 2)
             prompt = Prompt(phi, torch.zeros(8, k, 1, dtype=torch.float64), query)
-            m.compare((1 / (theory.row_sums(prompt, KERNEL) - 1)).sum(-1), mass)
-            self.propagate(m, prompt)
+            m.compare((1 / (theory.row_sums(prompt, KERNEL) - 1)).sum(-1), mass, part="mass")
+            for steps in (1, 2, 4, 8, 24):
+                self.propagate(m, prompt, steps)
             m.draw("random prompts", k, dual_weights(prompt).abs().sum(1))
             self.hard(m, k)
         settings = f"k = {counts[0]} … {counts[-1]}, 8 prompts each, λ = {RIDGE:g}, ℓ = {KERNEL.lengthscale:g}"
@@ -125,18 +128,35 @@ class RelativeProducts(Theorem):
         prompt = slope(k)
         weights, bound = dual_weights(prompt), theory.slope_bound(k, RIDGE, 1.0)
         sums = theory.row_sums(prompt, KERNEL)[..., None]
-        m.count(bound / weights.abs().sum(1))
-        m.count((k + 1 - RIDGE) * bound / (sums * weights).abs().sum(1))
+        m.count(bound / weights.abs().sum(1), part="‖A⁻¹k‖₁ of a slope", reach=0.95)
+        relative = (k + 1 - RIDGE) * bound / (sums * weights).abs().sum(1)
+        m.count(relative, part="‖DA⁻¹k‖₁ of a slope", reach=0.95)
+        exact = krr(prompt, ridge=RIDGE, kernel=KERNEL)
+        m.count(bound / exact, part="f* of a slope", reach=0.95)
         m.draw("a slope", k, weights.abs().sum(1))
         m.draw_bound("a slope", k, bound, "at least")
         outlier = with_outlier(prompt)
         a = theory.gram(outlier, KERNEL) + RIDGE * torch.eye(k + 1, dtype=torch.float64)
         fitted = (outlier.y - RIDGE * torch.linalg.solve(a, outlier.y))[0, -1, 0]
-        m.count(RIDGE / (1 + RIDGE) * bound / float(fitted))
+        m.count(RIDGE / (1 + RIDGE) * bound / float(fitted), part="a fitted value", reach=0.4)
+        self.whole_domain(m, prompt)
 
-    def propagate(self, m: Measurement, prompt: Prompt) -> None:
+    def whole_domain(self, m: Measurement, prompt: Prompt) -> None:
+        """All errors of a converged iteration, at least ‖A⁻¹k‖₁ and at most √S·Σ."""
+        k, law = prompt.supports, theory.RowSumLaw(prompt.supports, RIDGE)
+        steps, (a, b) = law.steps(1e-4), law.interval
+        total = theory.relative_responses(prompt, KERNEL, ridge=RIDGE, step=law.step, steps=steps)
+        below = dual_weights(prompt).abs().sum(1) * (1 - 1e-4)  # which the last steps would add
+        m.count(below / total, part="sum of all steps", reach=0.5)
+        top = max(1 + (RIDGE - 1) / sums for sums in (2, k + 1))
+        most = theory.sensitivity(SOLVER, steps=steps, tuned=(a, b), spectrum=(a, top)).prediction
+        mass = theory.kernel_mass_bound(1 / KERNEL.lengthscale, 2)
+        # The mass of two places is a third of the bound on it, and no prompt is the worst for every step.
+        m.compare(total, sqrt(mass) * most, part="whole domain", reach=0.08)
+
+    def propagate(self, m: Measurement, prompt: Prompt, steps: int) -> None:
         """Errors c/D_i with c = 1, in every step of the sign that moves the first query most."""
-        law, steps = theory.RowSumLaw(prompt.supports, RIDGE), 24
+        law = theory.RowSumLaw(prompt.supports, RIDGE)
         bound = theory.relative_responses(prompt, KERNEL, ridge=RIDGE, step=law.step, steps=steps)
         sums = theory.row_sums(prompt, KERNEL)[..., None]
         a = theory.gram(prompt, KERNEL) + RIDGE * torch.eye(prompt.supports, dtype=torch.float64)
@@ -147,7 +167,7 @@ class RelativeProducts(Theorem):
         error = torch.zeros_like(backward[0])
         for signs in reversed(backward):
             error = error + law.step * (signs.sign() - a @ error) / sums
-        m.compare((reading @ error)[..., 0].abs(), bound)
+        m.compare((reading @ error)[:, 0].abs(), bound[:, :1], part=f"{steps} steps", reach=NEARLY)
 
 
 def dual_weights(prompt: Prompt) -> torch.Tensor:
@@ -159,6 +179,7 @@ def dual_weights(prompt: Prompt) -> torch.Tensor:
 
 class DigitProducts(Theorem):
     name = "digit-products"
+    group = SIZES
     title = "A product by M digits errs by a quarter of the last one, and nowhere by more"
     states = ("digit-products",)
     measured = (
@@ -181,17 +202,14 @@ class DigitProducts(Theorem):
             error = np.abs(found / step - w[:, None, None] * y) / np.abs(y)
             round_off = theory.digit_round_off_bound(
                 count,
-                supports=2,
-                features=2,
-                logit=digits.domain.largest_logit,
+                weights=digits.digit_budget.weights,
+                least=digits.digit_budget.least,
                 alpha=0.0,
                 b=TARGET,
                 step=step,
             )
-            # A logit is off by what squares of 2⁻⁴⁸ of their range cost, and 1/D by as much of itself.
             product = theory.digit_product_bound(count, 1.0)
-            off = 8 * digits.domain.largest_logit / FINE_ENOUGH
-            m.at("error", count, error, product + off + round_off / np.abs(y))
+            m.at("error", count, error, product + round_off / np.abs(y))
             apart = trajectory(model, prompt).predictions - reference(model, prompt).predictions
             bound = model.certificate.absolute_error
             assert bound is not None
@@ -216,6 +234,7 @@ def at_thresholds(digits: int, rng: np.random.Generator, count: int) -> tuple[Pr
 
 class DepthAndWidth(Theorem):
     name = "depth-and-width"
+    group = SIZES
     title = "Ridge regression to ε, for every prompt of a domain, with stated depth and width"
     states = ("depth-and-width",)
     measured = (
@@ -239,14 +258,17 @@ class DepthAndWidth(Theorem):
             error = prediction_errors(model, prompt, KERNEL)
             exact = krr(prompt, ridge=RIDGE, kernel=KERNEL)
             solved = reference(model, prompt).predictions[-1]
-            m.compare(error[-1], ERROR)
-            m.compare((solved - exact).abs(), ERROR / 2)
-            m.compare((trajectory(model, prompt).final - solved).abs(), ERROR / 2)
+            # No prompt is the worst for depth and width at once, nor in every step; slopes come nearest.
+            m.compare(error[-1], ERROR, part="in all", reach=0.025)
+            m.compare((solved - exact).abs(), ERROR / 2, part="depth", reach=0.05)
+            apart = (trajectory(model, prompt).final - solved).abs()
+            m.compare(apart, ERROR / 2, part="width", reach=0.008)
             for t in range(0, steps + 1, max(1, steps // 40)):
                 m.draw(f"k ≤ {k}", t, error[t])
-            config = model.transformer.config
-            most = law.digits(steps=steps, tolerance=ERROR / 2, spent=1e-6)[1]
-            m.count(config.d_mlp / (4 * most + 8), config.n_layers / (2 * steps + 2 * most + 57))
+            config, spent = model.transformer.config, digits.digit_budget.spent(digits.digits)
+            most = law.digits(steps=steps, tolerance=ERROR / 2, spent=spent)[1]
+            m.count(config.d_mlp / (4 * most + 8), part="neurons")
+            m.count(config.n_layers / (2 * steps + 2 * most + 57), part="layers")
         m.level("promised", ERROR, [0, steps])
         settings = f"k ≤ {', '.join(map(str, counts))}, {len(prompt.phi)} prompts, ε = {ERROR:g}, λ = {RIDGE:g}"
         return m.outcome(settings, Axes("step", "|model − ridge regression|"))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import ERRORS, Axes, Measurement, Outcome, Theorem
 from ridgeformer.kernels import Gaussian, Kernel, Linear
 from ridgeformer.solvers import EagerMachine, krr
 from ridgeformer.solvers.machine import Precondition
@@ -49,6 +49,7 @@ def disturbed_coefficients(
 
 class InexactQuotients(Theorem):
     name = "inexact-quotients"
+    group = ERRORS
     title = "CG with inexact quotients: what it loses, and what it keeps"
     states = ("inexact-scalars",)
     measured = (

@@ -6,7 +6,7 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import LinearAttention, SoftmaxAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import ERRORS, RATES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import compiled, prediction_errors
 from ridgeformer.experiments.theorems.depth import STEPS
 from ridgeformer.experiments.theorems.hard import NEARLY, hard_for_outputs
@@ -25,6 +25,7 @@ from ridgeformer.tasks import KernelDraw, Prompt
 
 class RowSumRate(Theorem):
     name = "row-sum-rate"
+    group = RATES
     title = "Softmax Richardson takes κ' steps per digit, Chebyshev √κ'"
     states = ("row-sums",)
     measured = (
@@ -35,7 +36,7 @@ class RowSumRate(Theorem):
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         kernel, ridge, supports = Gaussian(0.7), 0.2, 16
-        steps, prompts = (16, 8) if fast else (48, 64)
+        steps, prompts = (16, 32) if fast else (48, 64)
         task = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.4)
         prompt = task.draw(prompts, seed).inside(1.5)
         interval = EagerMachine(prompt, kernel, ridge).interval("row-sum")
@@ -63,6 +64,7 @@ class RowSumRate(Theorem):
 
 class SeveralOutputs(Theorem):
     name = "several-outputs"
+    group = RATES
     title = "Block CG is at least as fast as its outputs apart, and no rate is better for all"
     states = ("several-outputs",)
     measured = (
@@ -133,11 +135,43 @@ class Disturbed(EagerMachine):
         return super().kernel_product(v) + self.noise @ v
 
 
+def disturbed_cg(
+    prompt: Prompt, steps: int, error: float, seed: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """α_t and the residuals that CG carries, with products that are off, for λ = 1."""
+    machine, solver = Disturbed(prompt, 1.0, error, seed), ConjugateGradient()
+    states = [solver.init(machine)]
+    for t in range(1, steps + 1):
+        states.append(solver.step(machine, states[-1], t))
+    return torch.stack([s.alpha for s in states]), torch.stack([s.scale * s.r for s in states])
+
+
+def one_support(m: Measurement, seed: int) -> None:
+    """A support with K = λ = 1: after a step the gap is all of the residual, and a query reads it in full."""
+    one, error = torch.ones(1, 1, 1, dtype=torch.float64), 1e-3
+    prompt = Prompt(one, one, 2 * one)
+    alphas, carried = disturbed_cg(prompt, 1, error, seed)
+    bound = theory.residual_gap_bound(alphas, operator_error=error)
+    gap = (prompt.y - 2 * alphas - carried).norm(dim=2)
+    apart = (theory.cross(prompt) @ alphas - krr(prompt, ridge=1.0)).abs()
+    told = theory.residual_prediction_bound(carried, bound, prompt, ridge=1.0)
+    m.compare(gap[1], bound[1], part="one support, gap", reach=NEARLY)
+    m.compare(apart[1], told[1], part="one support, prediction", reach=NEARLY)
+    # ‖A⁻¹k(x)‖ ≤ ½√(k(x, x)/λ), with K and λ as they are
+    weight = 0.5 * theory.cross(prompt).norm(dim=2)
+    height = Linear().diagonal(prompt.phi_query)[..., 0].sqrt()
+    m.compare(weight, height / 2, part="one support, ‖A⁻¹k(x)‖", reach=NEARLY)
+
+
 class InexactCG(Theorem):
     name = "inexact-cg"
+    group = ERRORS
     title = "Errors of the mat-vec add up, and no faster than the steps"
     states = ("inexact-cg",)
-    measured = "CG takes (A + E)p for Ap with a random symmetric E of norm ε."
+    measured = (
+        "CG takes (A + E)p for Ap with a random symmetric E of norm ε: the gap, and the error of predictions by "
+        "the carried residual and the bound on the gap. One support with σ = λ meets all three inequalities of part 1."
+    )
     see = "Gap between the true and the carried residual, step by step, under the bound for each ε."
 
     def measure(self, seed: int, fast: bool) -> Outcome:
@@ -147,15 +181,14 @@ class InexactCG(Theorem):
         system = EagerMachine(prompt, Linear(), 1.0).dense_system()
         m = Measurement()
         for error in (1e-2, 1e-4, 1e-6):
-            machine, solver = Disturbed(prompt, 1.0, error, seed), ConjugateGradient()
-            states = [solver.init(machine)]
-            for t in range(1, steps + 1):
-                states.append(solver.step(machine, states[-1], t))
-            alphas = torch.stack([s.alpha for s in states])
-            carried = torch.stack([s.scale * s.r for s in states])
+            alphas, carried = disturbed_cg(prompt, steps, error, seed)
             gap = (prompt.y - system @ alphas - carried).norm(dim=2)
             bound = theory.residual_gap_bound(alphas, operator_error=error)
+            apart = (theory.cross(prompt) @ alphas - krr(prompt, ridge=1.0)).abs()
+            told = theory.residual_prediction_bound(carried, bound, prompt, ridge=1.0)
+            m.compare_steps(f"prediction, ε = {error:g}", apart, told, 1e-11)
             for t in range(1, steps + 1):
                 m.at(f"ε = {error:g}", t, gap[t], bound[t], 1e-11, each=True)
+        one_support(m, seed)
         settings = f"3 sizes of error, {prompts} prompts of 20 supports, {steps} steps"
         return m.outcome(settings, Axes("step", "‖true − carried residual‖"))

@@ -12,13 +12,17 @@ from rich.console import Console
 
 from ridgeformer import __version__
 from ridgeformer.experiments.finding import Finding
-from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, run_all
+from ridgeformer.experiments.jobs import HERE, Result, Store, Where, code, going_on, run_all
 from ridgeformer.experiments.plain import from_plain, to_plain
 from ridgeformer.experiments.run import Run, check_seed
 from ridgeformer.experiments.theorems.base import ROUND_OFF, Outcome, Theorem, Verdict
 from ridgeformer.experiments.theorems.page import entry, verify_page
+from ridgeformer.experiments.timing import slowness
 from ridgeformer.registry import Registry
 from ridgeformer.transformer.threads import one_thread_each
+
+SECONDS = {True: 45.0, False: 180.0}
+"""CPU seconds that all theorems take, fast or not, with the machine of `timing.UNIT`."""
 
 
 def chosen(theorems: Registry[Theorem], only: Sequence[str] = ()) -> list[Theorem]:
@@ -60,22 +64,29 @@ def verify(
     """
     check_seed(seed, below=32)
     run = Run(out, "results.json", console)
-    if where is HERE and store is None:
-        # Two threads gain little on many small problems, and where other processes want the same cores
-        # they wait for each other most of the time.
-        with one_thread_each:
-            findings = [theorem.verify(seed, fast) for theorem in run.track(theorems, "verifying")]
-    else:
-        tasks = [TheoremTask(Theorem.registry.registered(t).name, seed, fast) for t in theorems]
-        store = store or Store(Path(out) / "tasks", code())
-        measured = run_all(tasks, store, where, partial(run.track, doing="verifying"))
-        findings = [
-            Verdict(theorem, Outcome(**{k: from_plain(v) for k, v in result.items()})).finding(seed)
-            for theorem, result in zip(theorems, measured, strict=True)
-        ]
-    page = verify_page(findings, seed, fast)
-    run.show(page.terminal)
-    run.write(page, results(findings, seed, fast))
+    if where is not HERE and store is None:
+        store = Store(Path(out) / "tasks", code())
+    if where is HERE and len(theorems) == len(Theorem.registry.members):
+        run.say_how_long(
+            SECONDS[fast] * slowness(), f"Measuring {len(theorems)} statements",
+            "" if fast else "--fast is shorter; --only NAME measures one.",
+        )  # fmt: skip
+    with going_on(store):
+        if store is None:
+            # Two threads gain little on many small problems, and where other processes want the same cores
+            # they wait for each other most of the time.
+            with one_thread_each:
+                findings = [t.verify(seed, fast) for t in run.track(theorems, "verifying")]
+        else:
+            tasks = [TheoremTask(Theorem.registry.registered(t).name, seed, fast) for t in theorems]
+            measured = run_all(tasks, store, where, partial(run.track, doing="verifying"))
+            findings = [
+                Verdict(t, Outcome(**{k: from_plain(v) for k, v in result.items()})).finding(seed)
+                for t, result in zip(theorems, measured, strict=True)
+            ]
+        page = verify_page(findings, seed, fast)
+        run.show(page.terminal)
+        run.write(page, results(findings, seed, fast))
     return findings
 
 

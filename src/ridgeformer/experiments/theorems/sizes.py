@@ -10,7 +10,7 @@ from math import inf
 from ridgeformer import theory
 from ridgeformer.compiler import CompiledModel, Exact, LinearAttention, SoftmaxAttention, compile
 from ridgeformer.compiler.targets import Target
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.base import SIZES, Axes, Measurement, Outcome, Theorem
 from ridgeformer.kernels import Exponential, Kernel, Linear
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, GradientDescent, HeavyBall, Solver
 
@@ -74,6 +74,7 @@ def laws() -> list[Law]:
 
 class Sizes(Theorem):
     name = "sizes"
+    group = SIZES
     title = "Layers, channels, heads and parameters are what the laws say"
     states = ("sizes",)
     measured = (

@@ -7,9 +7,10 @@ import torch
 
 from ridgeformer import theory
 from ridgeformer.compiler import HeadPairs, Interpolated, SoftmaxAttention
-from ridgeformer.experiments.theorems.base import Axes, Measurement, Outcome, Theorem
-from ridgeformer.experiments.theorems.cases import ball, compiled
+from ridgeformer.experiments.theorems.base import SOFTMAX, Axes, Measurement, Outcome, Theorem
+from ridgeformer.experiments.theorems.cases import ball, compiled, two_ends
 from ridgeformer.experiments.theorems.hard import NEARLY
+from ridgeformer.experiments.theorems.set_up import set_up
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
 from ridgeformer.solvers import GradientDescent, NadarayaWatson, Richardson
@@ -19,11 +20,12 @@ from ridgeformer.theory.interpolation import Range
 
 class InterpolatedProducts(Theorem):
     name = "interpolated-products"
+    group = SOFTMAX
     title = "A ReLU MLP keeps its certificate, and the floor falls as width⁻²"
     states = ("interpolated-products",)
     measured = (
         "The error of compiled models at every step is compared with what their certificate promises "
-        "for each width."
+        "for each width. Set-up and round-off are measured where they are most of it: 1/D, D, and predictions."
     )
     see = "The largest error at each width against the certificate: both fall as width⁻²."
 
@@ -49,6 +51,7 @@ class InterpolatedProducts(Theorem):
             # The certificate is for the worst errors of all products at once; prompts reach .07 to .14 of it.
             m.at("error", width, error.abs(), bound, said="certified", each=True, reach=0.05)
         one_product(m)
+        set_up(m, prompts, seed)
         settings = f"{len(widths)} widths, {prompts} prompts of {k} supports, {steps} steps"
         return m.outcome(settings, Axes("MLP width", "|model − solver|", log_x=True))
 
@@ -85,6 +88,7 @@ def interpolated_product(
 
 class DotProducts(Theorem):
     name = "dot-products"
+    group = SOFTMAX
     title = "2h softmax heads give dot products to order ε²ʰ"
     states = ("dot-products",)
     measured = (
@@ -132,26 +136,9 @@ def operator_error(
     return apart.norm(dim=1) / alpha.norm(dim=1), errors.operator
 
 
-def two_ends(prompts: int, supports: int, features: int, radius: float, seed: int) -> Prompt:
-    """Random points in a ball; in a quarter of the prompts, all at two ends of it, targets to match.
-
-    With the aggregator's 0 between them, those come near the worst case: g is then close to tanh.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    phi = ball(generator, radius, prompts, supports, features)
-    query = ball(generator, radius, prompts, 8, features)
-    y = torch.randn(prompts, supports, 1, generator=generator, dtype=torch.float64)
-    pole = torch.zeros(features, dtype=torch.float64)
-    pole[0] = radius
-    side = torch.ones(supports, 1, dtype=torch.float64)
-    side[supports // 2 :] = -1
-    few = prompts // 4
-    phi[:few], query[:few, 0], y[:few] = side * pole, pole, side
-    return Prompt(phi, y, query)
-
-
 class RowSumSpectrum(Theorem):
     name = "row-sum-spectrum"
+    group = SOFTMAX
     title = "Softmax preconditions, and no further than the supports coincide"
     states = ("row-sums",)
     measured = "The extreme eigenvalues of D⁻¹A against both ends of the interval."
@@ -188,6 +175,7 @@ class RowSumSpectrum(Theorem):
 
 class SmootherLimits(Theorem):
     name = "temperature"
+    group = SOFTMAX
     title = "One head is a mean when hot and a nearest neighbour when cold"
     states = ("smoother-temperature",)
     measured = "The predictions of one compiled head."

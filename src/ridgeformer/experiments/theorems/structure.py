@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ridgeformer.experiments.theorems.base import Axes, Line, Outcome
+from ridgeformer.experiments.theorems.base import COMPILED, Axes, Line, Outcome
 from ridgeformer.experiments.theorems.cases import Case
 from ridgeformer.experiments.theorems.general import GeneralTheorem
 from ridgeformer.experiments.theorems.kinds import kinds
@@ -21,6 +21,7 @@ from ridgeformer.transformer import Edit, Transformer, TransformerConfig
 
 class Masking(GeneralTheorem):
     name = "masking"
+    group = COMPILED
     title = "No state depends on a token that the mask keeps from it"
     states = ("masking",)
     measured = (

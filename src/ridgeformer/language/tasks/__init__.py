@@ -1,4 +1,5 @@
 """Tasks in words and written numbers, one per file. The suites run over `LANGUAGE_TASKS`."""
+# mypy: implicit-reexport
 
 from ridgeformer.language.tasks.animal_tool import AnimalTool
 from ridgeformer.language.tasks.base import LanguageTask, Problems

@@ -1,4 +1,5 @@
 """Importers, one per file: checkpoints of other software as saved models of this project."""
+# mypy: implicit-reexport
 
 from ridgeformer.models.importers.base import Importer
 from ridgeformer.models.importers.gpt2 import FromGPT2

@@ -5,6 +5,7 @@ something to add, Remark, and the names of references, of the functions that com
 the tests. `docs/theorems.md` and the pages of `verify` are made from these files. Formulas are LaTeX
 between dollar signs; `@name` stands for the number of another theorem.
 """
+# mypy: implicit-reexport
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of an identification that are kept on disk, so that one that was interrupted goes on where it was."""
+"""Pieces of an experiment that are kept on disk, so that one that was interrupted goes on where it was."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ridgeformer.experiments.jobs import Result, Store
+from ridgeformer.experiments.jobs import Result, Store, going_on
 from ridgeformer.experiments.plain import from_plain, to_plain
 
 Keep = Callable[[str, Callable[[], Any]], Any]
@@ -21,15 +21,15 @@ def at_once(name: str, find: Callable[[], Any]) -> Any:
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of one identification, as a task of its own."""
+    """A piece of one experiment, as a task of its own."""
 
     name: str
     of: Mapping[str, Any]
-    """All that the identification depends on."""
+    """All that the experiment depends on, and which it is."""
     find: Callable[[], Any]
 
     def describe(self) -> dict[str, Any]:
-        return {"identify": self.name, **self.of}
+        return {"piece": self.name, **self.of}
 
     def run(self) -> Result:
         return {"found": to_plain(self.find())}
@@ -37,7 +37,7 @@ class Piece:
 
 @contextmanager
 def kept_in(store: Store, of: Mapping[str, Any]) -> Iterator[Keep]:
-    """Keeps every piece in a store as soon as it is there, and says so where the work is interrupted."""
+    """Keeps every piece in a store as soon as it is there."""
 
     def keep(name: str, find: Callable[[], Any]) -> Any:
         piece = Piece(name, of, find)
@@ -47,10 +47,5 @@ def kept_in(store: Store, of: Mapping[str, Any]) -> Iterator[Keep]:
             result = store.get(piece)
         return from_plain(result["found"])
 
-    try:
+    with going_on(store):
         yield keep
-    except KeyboardInterrupt:
-        store.say(
-            f"Interrupted: what was found is kept in {store.directory}; the same command goes on from there."
-        )
-        raise

@@ -1,0 +1,137 @@
+// What is inside the model that is looked at: words on a layer, the residual stream, attention, and its heads.
+
+import { fill, html } from "draw";
+import { heat } from "heat";
+import { blockWords, headName, pretty, trainedWords } from "words";
+
+export class Inside {
+  constructor(part, choose) {
+    Object.assign(this, { part, choose });
+    this.stream = part("stream").querySelector("canvas");
+    this.map = part("attention").querySelector("canvas");
+    this.token = document.getElementById("token");
+    this.head = document.getElementById("head");
+    this.token.addEventListener("change", () => choose({ token: this.token.value }));
+    this.head.addEventListener("change", () => choose({ head: Number(this.head.value) }));
+    this.stream.addEventListener("pointermove", (event) => this.tell(event));
+    document.getElementById("all-on").addEventListener("click", () => choose({ off: "" }));
+  }
+
+  show(looked, position, scrubbed, state, prompt) {
+    Object.assign(this, { looked, position, state, prompt });
+    const sites = looked.model.config.sites;
+    const described = position && sites ? sites.layers[looked.pass.order[position - 1]] : null;
+    this.showWords(described, scrubbed);
+    this.showStream();
+    this.showHeads(described);
+  }
+
+  showWords(described, scrubbed) {
+    const { looked, position } = this, last = looked.pass.order.length;
+    const step = looked.shown.trained ? "" : `, step ${scrubbed.step} is complete`;
+    const title = position ? `After layer ${position} of ${last}${step}` : `Before the first of ${last} layers`;
+    let sentences = ["Every token holds its features, and an example its label. Nothing is predicted yet."];
+    if (described) sentences = blockWords(described);
+    else if (position) sentences = trainedWords(looked.errors[position - 1][1], looked.errors[position][1]);
+    this.part("words").replaceChildren(html("h3", {}, title), ...sentences.map((s) => html("p", {}, s)));
+  }
+
+  /** Rows of the stream by name; queries are told by their x. */
+  tokens() {
+    const { pass, model } = this.looked, { registers, context, n } = pass;
+    const named = [];
+    const pairs = model.layout === "pairs";
+    for (let i = registers; i < context; i++) {
+      const at = i - registers;
+      if (pairs && i === context - 1) named.push([`a${i}`, "the aggregator", i]);
+      else if (pairs) named.push([`e${at}`, `example ${at + 1}`, i]);
+      else named.push([`e${at}`, `${at % 2 ? "pair" : "place"} ${(at >> 1) + 1}`, i]);
+    }
+    for (let i = context; i < n; i += Math.max(1, Math.floor((n - context) / 8))) {
+      named.push([`q${i - context}`, `a query at x = ${this.prompt.xs[i - context].toFixed(2)}`, i]);
+    }
+    return named;
+  }
+
+  showStream() {
+    const { looked, position, state } = this, { pass, model } = looked;
+    const d = model.config.d_model, tokens = this.tokens();
+    fill(this.token, tokens.map(([value, label]) => [value, label]));
+    const chosen = tokens.find(([value]) => value === state.token) ?? tokens[0];
+    this.token.value = chosen[0];
+    this.row = chosen[2];
+    const last = 2 * position;
+    heat(this.stream, pass.streams.length, d,
+      (r, c) => (r <= last ? pass.streams[r][this.row * d + c] : NaN), { logarithmic: true, marked: last });
+    this.columns = this.columnNames(chosen[0][0]);
+    const names = this.columns ? [...new Set(this.columns.flat())].map(pretty).join(", ") : "";
+    this.part("stream").querySelector(".legend").textContent = names
+      ? `Its columns hold in turn: ${names}.` : `${d} columns, which mean nothing one by one: training chose the basis.`;
+  }
+
+  columnNames(kind) {
+    const channels = this.looked.model.config.sites?.channels;
+    return channels ? channels[kind === "a" ? "aggregator" : "data"] : null;
+  }
+
+  /** Says what is under the pointer. */
+  tell(event) {
+    const { pass, model } = this.looked, d = model.config.d_model;
+    const box = this.stream.getBoundingClientRect();
+    const column = Math.min(d - 1, Math.floor(((event.clientX - box.left) / box.width) * d));
+    const place = Math.min(pass.streams.length - 1, Math.floor(((event.clientY - box.top) / box.height) * pass.streams.length));
+    const where = place === 0 ? "as embedded" : `after the ${place % 2 ? "attention" : "MLP"} of layer ${Math.ceil(place / 2)}`;
+    const names = this.columns?.[column]?.map(pretty).join(", ") || "";
+    const value = pass.streams[place][this.row * d + column];
+    this.part("stream").querySelector(".told").textContent =
+      `Column ${column}${names ? ` (${names})` : ""} ${where}: ${value.toPrecision(4)}`;
+  }
+
+  showHeads(described) {
+    const { looked, position, state } = this, list = this.part("heads").querySelector(".list");
+    const { model, pass } = looked, count = position ? model.config.n_heads : 0;
+    const used = model.config.sites ? described?.attention.length ?? 0 : count;
+    const names = Array.from({ length: used }, (_, h) => `head ${h}${described ? `: ${headName(described.attention[h])}` : ""}`);
+    fill(this.head, names.map((name, h) => [String(h), name]));
+    const head = Math.min(state.head, Math.max(0, used - 1));
+    this.head.value = String(head);
+    list.replaceChildren(...names.map((name, h) => this.box(name, `${position - 1}.${h}`, described?.attention[h]?.roles[0])));
+    const note = this.part("heads").querySelector(".note");
+    if (!position) note.textContent = "Move to a layer to see its heads.";
+    else note.textContent = used ? "" : "No head of this layer does anything.";
+    const roles = state.off.split("_").filter((w) => w.startsWith("role:")).map((w) => w.slice(5));
+    if (roles.length) note.textContent += ` Switched off in all layers: ${roles.join(", ")}.`;
+    this.showMap(pass, model, used ? head : -1);
+  }
+
+  box(name, place, role) {
+    const { state } = this, words = state.off.split("_").filter(Boolean);
+    const isOff = words.includes(place) || words.includes(`role:${role}`);
+    const input = html("input", { type: "checkbox" });
+    input.checked = !isOff;
+    input.addEventListener("change", () => {
+      const rest = words.filter((w) => w !== place && w !== `role:${role}`);
+      this.choose({ off: (isOff ? rest : [...words, place]).join("_") });
+    });
+    const row = html("div", { class: "head" }, html("label", {}, input, ` ${name}`));
+    if (role) {
+      const all = html("button", { type: "button" }, `all “${role}” heads off`);
+      all.addEventListener("click", () => this.choose({ off: [...words.filter((w) => w !== `role:${role}`), `role:${role}`].join("_") }));
+      row.append(all);
+    }
+    return row;
+  }
+
+  /** Rows are the tokens that read, the queries thinned out; columns are those that are read. */
+  showMap(pass, model, head) {
+    const figure = this.part("attention");
+    figure.querySelector(".wide").hidden = head < 0;
+    figure.querySelector(".none").hidden = head >= 0;
+    if (head < 0) return;
+    const scores = model.transformer.attention(pass, this.position - 1, head);
+    const rows = [];
+    for (let i = 0; i < pass.context; i++) rows.push(i);
+    for (let i = pass.context; i < pass.n; i += Math.max(1, Math.floor((pass.n - pass.context) / 16))) rows.push(i);
+    heat(this.map, rows.length, pass.context, (r, c) => scores[rows[r] * pass.n + c]);
+  }
+}
