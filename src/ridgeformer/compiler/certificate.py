@@ -7,13 +7,12 @@ from math import inf
 from typing import Any, get_type_hints
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.compiler.domain import Domain
+from ridgeformer.compiler.domain import Domain, largest_eigenvalue, lengths
 from ridgeformer.compiler.job import Job
 from ridgeformer.compiler.saved import AGAIN, fits
-from ridgeformer.kernels import Kernel, kernel_from
+from ridgeformer.kernels import kernel_from
 from ridgeformer.program import LoopedProgram, Program, Space
 from ridgeformer.solvers import EagerMachine, Solver
 from ridgeformer.tasks import Prompt, check_prompt
@@ -337,25 +336,6 @@ class Certificate:
 
     def __repr__(self) -> str:
         return f"Certificate: {self.description()}"
-
-
-def lengths(vectors: Float[Tensor, "batch n r"]) -> Float[Tensor, "batch r"]:
-    """The norm of each output's vector."""
-    norms: Tensor = vectors.double().norm(dim=1)
-    return norms
-
-
-def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"]:
-    """λ_max(K) of each prompt, computed from the smaller matrix where K has few features."""
-    phi = prompt.phi.double()
-    factor = kernel.factor(phi)
-    small = kernel(phi, phi) if factor is None else factor.mT @ factor
-    if not torch.isfinite(small).all():
-        raise Refusal(
-            f"Values of the {kernel.name} kernel leave the range of float64: scale the features down."
-        )
-    values: Tensor = torch.linalg.eigvalsh(small)
-    return values[:, -1]
 
 
 def certify(

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isfinite
 
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
 from ridgeformer.kernels import Kernel
+from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
 
 LARGEST_NORMALISER = {"float64": 1e15, "float32": 1e6}
@@ -75,3 +80,22 @@ class Domain:
                 f"Logits would reach {self.largest_logit:.3g}, beyond {LARGEST_LOGIT[dtype]:g} where "
                 f"{dtype} still resolves their differences: raise the `lengthscale` or lower `max_norm`."
             )
+
+
+def lengths(vectors: Float[Tensor, "batch n r"]) -> Float[Tensor, "batch r"]:
+    """The norm of each output's vector."""
+    norms: Tensor = vectors.double().norm(dim=1)
+    return norms
+
+
+def largest_eigenvalue(prompt: Prompt, kernel: Kernel) -> Float[Tensor, " batch"]:
+    """λ_max(K) of each prompt, computed from the smaller matrix where K has few features."""
+    phi = prompt.phi.double()
+    factor = kernel.factor(phi)
+    small = kernel(phi, phi) if factor is None else factor.mT @ factor
+    if not torch.isfinite(small).all():
+        raise Refusal(
+            f"Values of the {kernel.name} kernel leave the range of float64: scale the features down."
+        )
+    values: Tensor = torch.linalg.eigvalsh(small)
+    return values[:, -1]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ridgeformer.kernels import Kernel, kernel_or_default
-from ridgeformer.solvers.ridge import check_ridge, largest_entry
+from ridgeformer.solvers.ridge import UNIT, check_ridge, is_lost, largest_entry
 from ridgeformer.tasks import Prompt, check_prompt
 from ridgeformer.types import Refusal
 
@@ -15,22 +15,36 @@ from ridgeformer.types import Refusal
 def krr_coefficients(
     prompt: Prompt, *, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, "batch k r"]:
-    """α* = (K + λI)⁻¹ y by a batched Cholesky factorisation in float64, for every λ that `check_ridge` takes."""
+    """α* = (K + λI)⁻¹ y by a batched Cholesky factorisation in float64.
+
+    A λ that `check_ridge` calls lost is taken where K, with its diagonal scaled to 1, is regular without it.
+    """
     check_prompt(prompt)
+    check_ridge(ridge)
     kernel, phi = kernel_or_default(kernel), prompt.phi.double()
-    check_ridge(ridge, largest_entry(kernel, prompt.to(torch.float64)))
     system = kernel(phi, phi)
     system.diagonal(dim1=-2, dim2=-1).add_(ridge)
     if not torch.isfinite(system).all():
         raise Refusal(
             f"Values of the {kernel.name} kernel leave the range of float64: scale the features down."
         )
+    largest = largest_entry(kernel, prompt.to(torch.float64))
+    if is_lost(ridge, largest) and singular(system).any():
+        check_ridge(ridge, largest)
     factor, failed = torch.linalg.cholesky_ex(system)
     alpha: Tensor = torch.cholesky_solve(prompt.y.double(), factor)
     if failed.any():  # by round-off in K, which shows where λ is close to it
         few = failed > 0
         alpha[few] = by_eigenvectors(system[few], prompt.y[few].double(), ridge)
     return alpha
+
+
+def singular(system: Float[Tensor, "batch k k"]) -> Bool[Tensor, " batch"]:
+    """Which matrices are singular up to round-off when their diagonals are scaled to 1."""
+    scale = system.diagonal(dim1=-2, dim2=-1).sqrt()
+    values = torch.linalg.eigvalsh(system / (scale[:, :, None] * scale[:, None, :]))
+    found: Tensor = values[:, 0] <= 16 * system.shape[-1] * UNIT["float64"] * values[:, -1]
+    return found
 
 
 def by_eigenvectors(

@@ -22,11 +22,16 @@ def check_ridge(ridge: float, largest: float = 0.0, dtype: str = "float64") -> N
     check_number("ridge", ridge)
     if not 0 < ridge < inf:
         raise Refusal(f"The ridge must be positive and finite, got {ridge}: choose λ > 0.")
-    if ridge < UNIT[dtype] * largest:
+    if is_lost(ridge, largest, dtype):
         raise Refusal(
             f"The ridge {ridge:.3g} is lost in {dtype} where it is added to kernel values that reach {largest:.3g}: "
             f"choose λ ≥ {1.1 * UNIT[dtype] * largest:.2g}."
         )
+
+
+def is_lost(ridge: float, largest: float, dtype: str = "float64") -> bool:
+    """Whether adding λ to a number of that size leaves it as it was."""
+    return ridge < UNIT[dtype] * largest
 
 
 def largest_entry(kernel: Kernel, prompt: Prompt) -> float:

@@ -1,4 +1,5 @@
 """A suite of models whose inner workings are known, for tools that look for them: exported, scored, and tried on baselines."""
+# mypy: implicit-reexport
 
 from ridgeformer.suite.baselines import BASELINES, SuiteBaseline
 from ridgeformer.suite.export import export
