@@ -11,30 +11,31 @@ LOST = 2.0**-53 * TOP
 """Below it, λ_max(K) + λ rounds to λ_max(K)."""
 
 
-def prompt(at=TOP):
+def prompt(at=TOP, short=1e-3):
     """K of rank 1 with one support of norm √at, and others along it: singular, as the hardest are."""
     direction = torch.tensor([0.6, 0.8, 0.0], dtype=torch.float64)
-    lengths = torch.tensor([1.0, 1e-3, 1e-3, 1e-3], dtype=torch.float64)
+    lengths = torch.tensor([1.0, short, short, short], dtype=torch.float64)
     phi = (at / lengths.square().sum()).sqrt() * lengths[:, None] * direction
     y = torch.tensor([1.0, 0.5, -0.5, 2.0], dtype=torch.float64)
     return rf.Prompt(phi, y, direction[None])
 
 
-def asked(ridge):
+def asked(ridge, short=1e-3):
     """What each says to λ."""
     to = rf.LinearAttention(TOP)
     return {
         "compile": lambda: rf.compile(
             rf.GradientDescent(), features=3, steps=2, ridge=ridge, to=to
         ),
-        "krr": lambda: rf.krr(prompt(), ridge=ridge),
+        "krr": lambda: rf.krr(prompt(short=short), ridge=ridge),
         "solve": lambda: rf.solve(rf.GradientDescent(), prompt(), steps=2, ridge=ridge),
     }
 
 
 @pytest.mark.parametrize("ridge", [1e-30, 0.5 * LOST, 0.0, -1.0, float("nan"), float("inf")])
 def test_all_refuse(ridge):
-    for ask in asked(ridge).values():
+    """The closed form looks at K itself: λ is lost where all supports are as long as the longest."""
+    for ask in asked(ridge, short=1.0).values():
         with pytest.raises(Refusal, match="ridge"):
             ask()
 
@@ -44,6 +45,14 @@ def test_all_serve(ridge):
     for ask in asked(ridge).values():
         ask()
     assert torch.isfinite(rf.krr(prompt(), ridge=ridge)).all()
+
+
+def test_the_closed_form_takes_what_is_regular_without_a_ridge():
+    """Kernel values of 10⁷¹ and more, as an exponential kernel has at low temperatures, leave nothing of λ."""
+    phi = torch.diag(torch.tensor([1e40, 1e36, 1.0], dtype=torch.float64))
+    y = torch.tensor([1.0, 0.5, -0.5], dtype=torch.float64)
+    found = rf.krr(rf.Prompt(phi, y, phi), ridge=1.0)[0, :, 0]
+    torch.testing.assert_close(found, torch.tensor([1.0, 0.5, -0.25], dtype=torch.float64))
 
 
 def test_the_closed_form_where_cholesky_fails():
