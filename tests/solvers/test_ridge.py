@@ -32,7 +32,7 @@ def asked(ridge, short=1e-3):
     }
 
 
-@pytest.mark.parametrize("ridge", [1e-30, 0.5 * LOST, 0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("ridge", [1e-30, 0.1 * LOST, 0.0, -1.0, float("nan"), float("inf")])
 def test_all_refuse(ridge):
     """The closed form looks at K itself: λ is lost where all supports are as long as the longest."""
     for ask in asked(ridge, short=1.0).values():
