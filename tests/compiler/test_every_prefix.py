@@ -273,14 +273,15 @@ def test_an_x_that_counted_as_a_pair_would_be_noticed(monkeypatch):
         ("cg", {"products": Exact(max_target=2.0)}, "`max_target` means nothing"),
         ("cg", {"products": None}, r"use `products=Exact\(\)`"),
         ("cg", {"causal": False}, "use `causal=True` with `every_prefix=True`"),
-        ("cg", {"dtype": "float32", "top": 1e17}, "the range of float32"),
+        ("cg", {"dtype": "float32", "ridge": 1e20, "top": 1e27}, "the range of float32"),
+        ("cg", {"dtype": "float32", "top": 1e17}, "choose λ ≥"),
     ],
 )
 def test_what_cannot_be_done_is_refused(name, options, message):
     with pytest.raises(Refusal, match=message):
         compile(
-            make_solver(name, options.get("precondition", "none")), features=3, steps=2, ridge=1.0,
-            kernel=options.get("kernel", Linear()), dtype=options.get("dtype", "float64"),
+            make_solver(name, options.get("precondition", "none")), features=3, steps=2,
+            ridge=options.get("ridge", 1.0), kernel=options.get("kernel", Linear()), dtype=options.get("dtype", "float64"),
             to=LinearAttention(
                 options.get("top", 9.0), options.get("products", Exact()),
                 causal=options.get("causal", True), every_prefix=True,

@@ -247,7 +247,13 @@ def test_targets_of_any_size_in_the_domain(size, name):
         ("cg", "none", {"steps": 0}, "at least 1"),
         ("cg", "none", {"features": 0}, "at least 1"),
         ("cg", "none", {"outputs": -2}, "at least 1"),
-        ("cg", "none", {"dtype": "float32", "max_eigenvalue": 1e15}, "the range of float32"),
+        (
+            "cg",
+            "none",
+            {"dtype": "float32", "ridge": 1e20, "max_eigenvalue": 1e27},
+            "the range of float32",
+        ),
+        ("cg", "none", {"dtype": "float32", "max_eigenvalue": 1e15}, "choose λ ≥"),
     ],
 )
 def test_what_cannot_compile_is_refused_with_the_reason(name, precondition, options, message):

@@ -152,13 +152,13 @@ def test_passes_are_bounded_and_change_nothing(monkeypatch):
     X, y, query, _ = drawn(outputs=3)
     estimator = InContextRegressor("linear").fit(X, y)
     whole, sizes = estimator.predict(np.tile(query, (5, 1))), []
-    predict = in_context.TrainedModel.predict
+    run = in_context.TrainedModel.run
 
     def counted(self, prompt):
         sizes.append(len(prompt) * self.cost(prompt))
-        return predict(self, prompt)
+        return run(self, prompt)
 
-    monkeypatch.setattr(in_context.TrainedModel, "predict", counted)
+    monkeypatch.setattr(in_context.TrainedModel, "run", counted)
     monkeypatch.setattr(passes, "MOST_TOKENS", 100)
     found = estimator.predict(np.tile(query, (5, 1)))
     assert np.allclose(found, whole, rtol=1e-9)

@@ -109,7 +109,7 @@ def test_text_is_escaped_and_markup_is_kept():
     wild = '<script>alert("x")</script> a < b & c'
     page = Page(wild, wild, [Section(wild, [Paragraph(wild), Table([wild], [[wild]])])], wild)
     body = render(page).split("</head>")[1]
-    assert "<script>" not in body
+    assert "<script>alert" not in body
     assert body.count(escape("<script>alert(")) == 7
     assert maths("&lt; <b>bold</b> <a href='https://x'>") == "&lt; <b>bold</b> &lt;a href=&#39;https://x&#39;&gt;"  # fmt: skip
     assert maths('<a href="#summary">All</a>') == '<a href="#summary">All</a>'

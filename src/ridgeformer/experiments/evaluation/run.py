@@ -55,7 +55,7 @@ def evaluate(
     def progress(cases: Sequence[Case]) -> Iterable[Case]:
         run.say_how_long(
             seconds_of(cases, prompts), f"Measuring {len(cases)} settings of {prompts} prompts",
-            "--fast and --baseline none are shorter." if prompts > TRIED[-1] else "",
+            "The fast form, or no baselines, takes less." if prompts > TRIED[-1] else "",
         )  # fmt: skip
         return run.track(cases)
 

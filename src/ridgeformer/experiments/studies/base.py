@@ -141,7 +141,7 @@ def run_study(
     run = Run(out, "findings.json", console)
     if study.seconds is not None and where is HERE:
         once, each = study.seconds
-        fast = "--fast is shorter and shows less." if prompts > study.few else ""
+        fast = "The fast form takes less and shows less." if prompts > study.few else ""
         run.say_how_long(
             (once + each * prompts) * slowness(), f"{study.name}, {prompts} prompts,", fast
         )

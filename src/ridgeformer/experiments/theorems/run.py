@@ -69,7 +69,7 @@ def verify(
     if where is HERE and len(theorems) == len(Theorem.registry.members):
         run.say_how_long(
             SECONDS[fast] * slowness(), f"Measuring {len(theorems)} statements",
-            "" if fast else "--fast is shorter; --only NAME measures one.",
+            "" if fast else "The fast form, or one statement alone, takes less.",
         )  # fmt: skip
     with going_on(store):
         if store is None:
