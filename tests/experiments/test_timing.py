@@ -76,7 +76,7 @@ def test_a_study_says_beforehand_how_long_it_takes(tmp_path, monkeypatch, prompt
     with pytest.raises(KeyboardInterrupt):
         run_study(Slow(), tmp_path, 0, prompts, Console(file=screen, width=200))
     assert said in screen.getvalue()
-    assert ("--fast" in screen.getvalue()) == (prompts == 50)
+    assert ("The fast form takes less" in screen.getvalue()) == (prompts == 50)
 
 
 def test_the_trial_of_an_evaluation_is_linear_in_prompts_and_supports(monkeypatch):

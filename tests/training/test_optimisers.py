@@ -64,7 +64,7 @@ def test_a_run_goes_on_from_its_checkpoint(optimiser, tmp_path):
     recipe = replace(recipe, training=replace(recipe.training, optimiser=optimiser))
 
     def ended(folder, resume):
-        run = Run(recipe, folder, Group(), 0, 0.0)
+        run = Run(recipe, folder, Group())
         if resume:
             run.resume(print)
             assert run.step == 10
