@@ -78,7 +78,14 @@ FIGURES = """() => [...document.querySelectorAll('.plotly-graph-div')].map(div =
             const b = t.getBoundingClientRect();
             return bar && bar.width && b.right > bar.left && b.left < bar.right && b.bottom > bar.top && b.top < bar.bottom;
         }).map(t => t.textContent),
-        raw: [...div.querySelectorAll('text')].map(t => t.textContent).filter(t => /[a-zα-ω]_[a-zA-Z0-9{]|\\^\\{/.test(t)),
+        crossed: [...div.querySelectorAll('.annotation text, .xtitle, .ytitle')].filter((t, i, all) => {
+            const a = t.getBoundingClientRect();
+            return a.width && all.some((other, j) => {
+                const b = other.getBoundingClientRect();
+                return j > i && b.width && a.right > b.left + 1 && a.left < b.right - 1 && a.bottom > b.top + 1 && a.top < b.bottom - 1;
+            });
+        }).map(t => t.textContent),
+        raw: [...div.querySelectorAll('text')].map(t => t.textContent).filter(t => /(?<![a-z])[a-zα-ω]_[a-zA-Z0-9]|[_^]\\{/.test(t)),
     };
 })"""
 
@@ -89,7 +96,7 @@ def page_problems(browser, path, width):
     for f in page.evaluate(FIGURES):
         if min(f["width"], f["height"]) < 200 or f["drawn"] < f["asked"] or not f["marks"]:
             found.append(f"{f['section']} is not drawn: {f}")
-        if f["broken"] or f["cut"] or f["covered"] or f["raw"]:
+        if any(f[fault] for fault in ("broken", "cut", "covered", "crossed", "raw")):
             found.append(
                 f"{f['section']} has broken paths, or text that is cut, covered or raw: {f}"
             )

@@ -24,7 +24,12 @@ PALETTE = (
 FONT = {"family": "system-ui, -apple-system, Segoe UI, Roboto, DejaVu Sans, sans-serif", "size": 14}
 WRAPPED = 14
 """Letters in a line of a case's name: names that fit are not turned."""
-MANY_TICKS = 12
+WIDE, TALL = 44, 34
+"""Letters in a line of an axis's title, across a phone and along a panel."""
+SHORT = 9
+"""Letters in a line of a panel's title, however many panels are beside each other."""
+FEW_TICKS, MANY_TICKS = 5, 12
+"""Ticks at every whole number, if there are no more of them in a panel or across a figure."""
 SIGNED = 1e3
 """The residual stream is coloured by sign(v)·log10(1 + SIGNED·|v|)."""
 
@@ -42,14 +47,15 @@ def draw_panels(figure: Figure) -> Drawing:
     """A grid of panels; `legend` has the names of their lines."""
     from plotly.subplots import make_subplots
 
-    rows = figure.rows
+    rows, columns = figure.rows, len(figure.rows[0])
     titled = [any(panel.title for panel in row) for row in rows]
     apart = any(titled[1:])  # titles need room between the rows
     drawing = make_subplots(
-        rows=len(rows), cols=len(rows[0]), shared_yaxes=True, shared_xaxes=not apart,
+        rows=len(rows), cols=columns, shared_yaxes=True, shared_xaxes=not apart,
         horizontal_spacing=0.04, vertical_spacing=0.16 if apart else 0.07,
-        subplot_titles=[maths(panel.title) for panel in chain(*rows)],
+        subplot_titles=[in_lines(panel.title, max(SHORT, WIDE // columns)) for panel in chain(*rows)],
     )  # fmt: skip
+    drawing.update_annotations(font={"size": 14})
     places = [x for line in figure.lines for x in line.x]
     seen: set[str] = set()
     for number, row in enumerate(rows, start=1):
@@ -62,11 +68,11 @@ def draw_panels(figure: Figure) -> Drawing:
                 trace = bars if panel.axes.bars else scatter
                 drawing.add_trace(trace(line, color, panel.axes, line.name not in seen), **at)
                 seen.add(line.name)
-            drawing.update_xaxes(horizontal(panel.axes, places), **at)
+            drawing.update_xaxes(horizontal(panel.axes, places, columns), **at)
             drawing.update_yaxes(y, **at)
             if number == len(rows) or apart:
-                drawing.update_xaxes(title_text=maths(panel.axes.x), **at)
-        drawing.update_yaxes(title_text=maths(axes.y), row=number, col=1)
+                drawing.update_xaxes(title_text=in_lines(panel.axes.x, WIDE), **at)
+        drawing.update_yaxes(title_text=in_lines(axes.y, TALL), automargin=True, row=number, col=1)
     if figure.guide is not None:
         add_guide(drawing, *figure.guide, log=rows[0][0].axes.log_x)
     stacked = rows[0][0].axes.bars == "stacked"
@@ -136,9 +142,8 @@ def values_of(line: Line) -> list[np.ndarray]:
 
 
 def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
-    exact = shown = values_of(line)
-    if axes.clip and axes.y_limits is not None:
-        shown = [np.clip(v, *axes.y_limits) for v in exact]
+    exact = values_of(line)
+    shown = within(exact, axes)
     numbers = "%{customdata[0]:.3g}"
     if len(exact) > 1:
         numbers += " [%{customdata[1]:.3g}, %{customdata[2]:.3g}]"
@@ -155,9 +160,19 @@ def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def within(values: list[np.ndarray], axes: Axes) -> list[np.ndarray]:
+    """What is drawn of values beyond the limits: at the edge if `clip` asks for it, or far outside the frame,
+    because browsers refuse paths of any length."""
+    if axes.y_limits is None or (axes.log_y and not axes.clip):
+        return values
+    low, high = axes.y_limits
+    beyond = 0.0 if axes.clip else 9 * (high - low)
+    return [np.clip(v, low - beyond, high + beyond) for v in values]
+
+
 def bars(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
     return {
-        "type": "bar", "x": ["<br>".join(wrap(maths(str(x)), WRAPPED)) for x in line.x], "y": list(line.y),
+        "type": "bar", "x": [in_lines(str(x), WRAPPED) for x in line.x], "y": list(line.y),
         "name": maths(line.name), "legendgroup": line.name, "marker": {"color": color}, "showlegend": legend,
         "error_y": error_bars(*values_of(line)), "hovertemplate": "%{x}: %{y:.3g}",
     }  # fmt: skip
@@ -170,11 +185,11 @@ def error_bars(y: Any, low: Any = None, high: Any = None) -> dict[str, Any] | No
     return {"type": "data", "thickness": 1.5, "width": 4, **ends}
 
 
-def horizontal(axes: Axes, places: Sequence[Any]) -> dict[str, Any]:
+def horizontal(axes: Axes, places: Sequence[Any], columns: int) -> dict[str, Any]:
     if any(isinstance(x, str) for x in places) or axes.bars:
         return {"type": "category"}
     steps = sorted({float(x) for x in places})
-    whole = len(steps) <= MANY_TICKS and all(s == int(s) for s in steps)
+    whole = len(steps) <= max(FEW_TICKS, MANY_TICKS // columns) and all(s == int(s) for s in steps)
     ticks = steps if axes.x_ticks is None and whole and not axes.log_x else axes.x_ticks
     return scale(steps, axes.log_x, ticks, None)
 
@@ -211,6 +226,10 @@ def scale(
     return layout
 
 
+def in_lines(text: str, letters: int) -> str:
+    return maths("<br>".join(wrap(text, letters)))
+
+
 def add_guide(drawing: Drawing, x: float, text: str, log: bool) -> None:
     drawing.add_vline(x=x, line={"color": "#8a93a3", "dash": "dot"})
     drawing.add_annotation(
@@ -226,7 +245,7 @@ def draw_heatmap(figure: Heatmap) -> Drawing:
     heights = [len(s.channels) for s in figure.streams]
     drawing = make_subplots(
         rows=len(heights), shared_xaxes=True, vertical_spacing=0.07, row_heights=heights,
-        subplot_titles=[s.title for s in figure.streams],
+        subplot_titles=[in_lines(s.title, TALL) for s in figure.streams],
     )  # fmt: skip
     for row, stream in enumerate(figure.streams, start=1):
         values = stream.values.T
@@ -240,17 +259,28 @@ def draw_heatmap(figure: Heatmap) -> Drawing:
         for layer in figure.marks:
             dotted = {"color": "#5b6577", "width": 1, "dash": "dot"}
             drawing.add_vline(x=layer, line=dotted, row=row, col=1)
+    drawing.update_annotations(font={"size": 13})
     for layer, label in figure.marks.items():
         drawing.add_annotation(
-            x=layer, y=1.0, yref="paper", yshift=46, text=maths(label), showarrow=False, font={"size": 12}
+            x=layer, y=1.0, yref="paper", yshift=58, text=maths(label), showarrow=False, font={"size": 12}
         )  # fmt: skip
     drawing.update_xaxes(title_text="layer", row=len(heights), col=1)
     ticks = [-4, -2, 0, 2, 4]
     labels = [f"{np.sign(t) * (10 ** abs(t) - 1) / SIGNED:.3g}" for t in ticks]
-    bar = {"title": "value", "tickvals": ticks, "ticktext": labels, "len": 0.6}
+    # Below, where it takes no width of a phone.
+    bar = {
+        "title": "value",
+        "tickvals": ticks,
+        "ticktext": labels,
+        "orientation": "h",
+        "thickness": 14,
+    }
+    bar |= {"yref": "container", "y": 0, "yanchor": "bottom"}
     colours = {"colorscale": "RdBu_r", "cmid": 0, "cmin": -4, "cmax": 4, "colorbar": bar}
     drawing.update_layout(coloraxis=colours)
-    return style(drawing, 120 + 24 * sum(heights), plot_bgcolor="#eef1f5")
+    return style(drawing, 180 + 24 * sum(heights), plot_bgcolor="#eef1f5").update_layout(
+        margin={"b": 120}
+    )
 
 
 def draw_matrices(figure: Matrices) -> Drawing:
@@ -265,21 +295,25 @@ def draw_matrices(figure: Matrices) -> Drawing:
     low, high = figure.limits or (min(every, default=0.0), max(every, default=1.0))
     for column, matrix in enumerate(figure.panels, start=1):
         values = np.asarray(matrix.values, float)
+        across, down = (
+            [maths(str(name)) for name in names] for names in (matrix.columns, matrix.rows)
+        )
         z = np.clip(values, low, high)
         drawing.add_heatmap(
-            z=np.log10(z) if figure.log else z, x=list(matrix.columns), y=list(matrix.rows),
+            z=np.log10(z) if figure.log else z, x=across, y=down,
             text=[[f"{v:.3g}" if isfinite(v) else "" for v in row] for row in values], coloraxis="coloraxis",
             texttemplate="%{text}" if figure.written else None, xgap=1, ygap=1,
             hovertemplate=f"{figure.y} %{{y}}, {figure.x} %{{x}}: %{{text}}<extra></extra>", row=1, col=column,
         )  # fmt: skip
-        drawing.add_scatter(
-            x=[matrix.columns[c] for _, c in matrix.marked], y=[matrix.rows[r] for r, _ in matrix.marked],
-            mode="markers", marker={"symbol": "circle-open", "size": 11, "color": "#e07b39", "line": {"width": 2.5}},
-            showlegend=False, hoverinfo="skip", row=1, col=column,
-        )  # fmt: skip
+        if matrix.marked:
+            drawing.add_scatter(
+                x=[across[c] for _, c in matrix.marked], y=[down[r] for r, _ in matrix.marked],
+                mode="markers", marker={"symbol": "circle-open", "size": 11, "color": "#e07b39", "line": {"width": 2.5}},
+                showlegend=False, hoverinfo="skip", row=1, col=column,
+            )  # fmt: skip
         wide, tall = len(matrix.columns) - 0.5, len(matrix.rows) - 0.5
-        across = {"title_text": maths(figure.x), "type": "category", "range": [-0.5, wide]}
-        drawing.update_xaxes(across, row=1, col=column)
+        title = {"title_text": maths(figure.x), "type": "category", "range": [-0.5, wide]}
+        drawing.update_xaxes(title, row=1, col=column)
         drawing.update_yaxes(type="category", range=[tall, -0.5], row=1, col=column)
     drawing.update_yaxes(title_text=maths(figure.y), row=1, col=1)
     bar: dict[str, Any] = {"title": {"text": maths(figure.scale), "side": "right"}}

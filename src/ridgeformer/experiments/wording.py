@@ -70,7 +70,7 @@ def shown(value: Any) -> str:
 LINKS = re.compile(r"&lt;a href=&#34;(#[\w-]+)&#34;&gt;(.*?)&lt;/a&gt;")
 TAGS = re.compile(r"&lt;(/?(?:sub|sup|b|i|code|br))&gt;")
 ENTITIES = re.compile(r"&amp;(lt|gt|amp|#39|#34);")
-MARKS = re.compile(r"(?<![a-z]{2})([_^])(?:\{([^}]*)\}|([A-Za-z0-9]+))|(?<=[^\W\d_])\*")
+MARKS = re.compile(r"([_^])(?:\{([^}]*)\}|(?<![a-z]{2}.)([A-Za-z0-9]+))|(?<=[^\W\d_])\*")
 
 
 def maths(text: str) -> Markup:
