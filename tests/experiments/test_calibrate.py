@@ -5,6 +5,7 @@ from importlib.resources import files
 from math import inf
 
 import pytest
+from browsing import problems_at_every_width
 from typer.testing import CliRunner
 
 from ridgeformer.analysis.verdict import Account, Findings, Limits, accepts
@@ -122,6 +123,14 @@ def test_a_calibration_comes_back_as_it_was():
     again = Calibration.from_dict(json.loads(json.dumps(calibration.to_dict())))
     assert again == calibration
     assert again.limits == Limits(**calibration.to_dict()["limits"])
+
+
+@pytest.mark.pages
+def test_the_page_is_drawn_at_every_width(tmp_path, monkeypatch, browser):
+    monkeypatch.setattr(measuring, "measure", truthful)
+    done = CliRunner().invoke(app, ["calibrate", "--fast", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert problems_at_every_width(browser, tmp_path / "index.html") == {}
 
 
 def test_the_command_measures_once_and_writes_the_calibration_and_its_page(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from math import inf
 
 import pytest
 import torch
+from browsing import problems_at_every_width
 from tiny_language import save_tiny, tiny_model
 
 from ridgeformer.experiments.finding import Collector, Finding
@@ -68,6 +69,11 @@ def study(directory, tmp_path_factory):
         ["animal-tool", "random-labels", "linear"], out, model=directory, prompts=4, seed=3
     )
     return finding, out, directory
+
+
+@pytest.mark.pages
+def test_the_page_is_drawn_at_every_width(study, browser):
+    assert problems_at_every_width(browser, study[1] / "index.html") == {}
 
 
 def test_the_study_writes_numbers_with_intervals_and_a_page(study):
