@@ -15,6 +15,9 @@ from ridgeformer.tasks import Prompt
 
 RUNS = 32
 
+NUMBERS = 2**21
+"""Runs on prompts with so many numbers are taken together."""
+
 
 def excess(found, textbook, prompt, ridge, dtype=np.float64, relative=1e-9, factor=100):
     """Distance of predictions to the textbook's in extended precision, over what is allowed, per step
@@ -101,13 +104,14 @@ def own_round_off(run, prompt, exact):
     """
     rng = np.random.default_rng(0)
     others = [jittered(prompt, rng) for _ in range(RUNS - 1)]
-    together = Prompt(
-        *(torch.cat([getattr(p, n) for p in others]) for n in ("phi", "y", "phi_query"))
-    )
-    found = run(together)
-    each = found.reshape(len(found), RUNS - 1, -1, *found.shape[2:])
     distances = [largest(run(prompt) - exact)]
-    distances += [largest(each[:, i] - exact) for i in range(RUNS - 1)]
+    together = max(1, NUMBERS // prompt.phi.numel())
+    for first in range(0, len(others), together):
+        group = others[first : first + together]
+        found = run(
+            Prompt(*(torch.cat([getattr(p, n) for p in group]) for n in ("phi", "y", "phi_query")))
+        )
+        distances += [largest(part - exact) for part in np.split(found, len(group), axis=1)]
     return np.maximum.accumulate(np.max(distances, axis=0))
 
 
