@@ -9,6 +9,7 @@ import pytest
 from ridgeformer import theory
 from ridgeformer.experiments.theorems.heads_fixed import SOLVERS, old_errors, one_support
 from ridgeformer.program.tables import reciprocal_table
+from ridgeformer.solvers import Chebyshev, GradientDescent, HeavyBall
 from ridgeformer.solvers.richardson import Stationary
 from ridgeformer.theory.sensitivity import NotFixed, SpectralMachine, iterates, products_in_a_period
 
@@ -72,12 +73,24 @@ def test_nothing_is_bounded_where_iterates_may_stray():
     errors = theory.HeadPairErrors(4, 2, 1e-3, 1, 1.0)
     response = theory.Sensitivity(prediction=1.0, iterate=0.6 / errors.operator)
     assert theory.heads_fixed_bound(response, errors, update=0.0, ridge=1.0, centre=3.0) == np.inf
-    known = {"condition": 10.0, "looped": True, "divides": True}
+    known = {"condition": 10.0, "looped": True, "chebyshev": True}
     plain = theory.update_round_off_bound(errors, condition=10.0)
     assert plain == theory.accumulated(56, errors.unit)
     assert theory.update_round_off_bound(errors, **known) > 2 * plain
     assert theory.update_round_off_bound(errors, **known | {"condition": 1e14}) == np.inf
     assert theory.update_round_off_bound(errors, condition=1.0, least_scaling=1.0) > plain
+    # 1/ω is off by up to 14(√κ + 1)²/2√κ roundings where the compiler works it out
+    more = theory.update_round_off_bound(errors, condition=1e6, chebyshev=True) - plain
+    assert more == pytest.approx(14 * 501.0005 * 2.0**-53)
+
+
+def test_no_eigenvalue_is_below_the_ridge_wherever_a_method_is_tuned_to():
+    """Below it σ − λ is negative, and a grid would not find where it is largest."""
+    tuned = (0.1, 10.0)
+    given = {"steps": 6, "tuned": tuned, "offset": 1.0}
+    for solver in (GradientDescent(), Chebyshev(), HeavyBall()):
+        wide = theory.sensitivity(solver, spectrum=tuned, **given)
+        assert wide == theory.sensitivity(solver, spectrum=(1.0, 10.0), **given)
 
 
 @pytest.mark.parametrize("heads", [False, True], ids=["gated MLP", "linear attention"])

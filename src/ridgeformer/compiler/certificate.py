@@ -48,7 +48,8 @@ class Certificate:
     products from pairs of softmax heads have the round-off of the largest dot product in the
     domain, and the difference is then relative to that dot product times Σ|α_i| where this is
     larger. Where products are interpolated, the difference is at most `absolute_error` instead; if
-    both are None, nothing is promised. docs/format.md defines the solver's own round-off.
+    both are None, nothing is promised. docs/format.md defines the solver's own round-off, which for a
+    polynomial kernel is that of its monomials.
     """
 
     solver: str
@@ -298,6 +299,12 @@ class Certificate:
         """Whether dot products come from pairs of softmax heads."""
         return self.attention == "softmax" and kernel_from(self.kernel).logits() is None
 
+    @property
+    def on_monomials(self) -> bool:
+        """Whether kernel values are sums of monomials, whose terms may cancel as the solver's do not."""
+        features = kernel_from(self.kernel).dot_product(self.features)
+        return self.attention == "linear" and features is not None and bool(features.monomials)
+
     def no_promise(self) -> str | None:
         """What is missing where nothing is promised, with the remedy; None where there is a promise."""
         if self.absolute_error is not None or self.relative_error is not None:
@@ -326,6 +333,7 @@ class Certificate:
         return (
             f"every step within {self.relative_error:g} of the solver, relative to {to}, or "
             f"{self.round_off_factor:g} times the solver's own round-off"
+            + (" on the monomials of the kernel" if self.on_monomials else "")
             + (checked if self.updates_unproved else "")
         )
 

@@ -7,7 +7,7 @@ from math import inf, sqrt
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.theory.dot_products import RECIPROCAL, HeadPairErrors
 from ridgeformer.theory.loops import divisor_error_bound
-from ridgeformer.theory.round_off import accumulated
+from ridgeformer.theory.round_off import UNIT, accumulated
 from ridgeformer.theory.sensitivity import Sensitivity
 
 
@@ -44,13 +44,14 @@ def update_round_off_bound(
     condition: float,
     least_scaling: float | None = None,
     looped: bool = False,
-    divides: bool = False,
+    chebyshev: bool = False,
 ) -> float:
     """υ = γ_56: the relative error of each term of a compiled update α' + ω(α − α' + P⁻¹r/c).
 
     With Jacobi's preconditioner, whose least entry is `least_scaling`, p roundings and 4f(2 + f)R²/P_min are
-    added. A looped model has γ_112, and one that `divides` to find ω, as Chebyshev's does, 2δ(√κ + 1)²/2√κ more
-    with δ = 40u. It is ∞ where an error is too large for these formulas.
+    added. A looped model has γ_112. Chebyshev's ω comes from a recurrence, which adds (√κ + 1)²/√κ times δ = 40u
+    where a loop works it out, and δ = 7·2⁻⁵³ where the compiler does. It is ∞ where an error is too large for
+    these formulas.
     """
     terms, extra = (2 if looped else 1) * (RECIPROCAL + 24), 0.0
     if least_scaling is not None:
@@ -59,9 +60,11 @@ def update_round_off_bound(
         if off > 0.25:
             return inf
         extra = 4 * off
-    if divides:
-        own = (RECIPROCAL + 8) * errors.unit
+    if chebyshev:
+        own, taken = (
+            (40 * errors.unit,) * 2 if looped else (11 * UNIT["float64"], 7 * UNIT["float64"])
+        )
         if own * (condition + 1) > 0.25:
             return inf
-        extra += 2 * divisor_error_bound(own, condition)
+        extra += 2 * divisor_error_bound(taken, condition)
     return accumulated(terms, errors.unit) + extra

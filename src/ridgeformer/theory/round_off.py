@@ -18,6 +18,7 @@ from ridgeformer.solvers import Solver
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory.inexact import residual_prediction_bound
+from ridgeformer.theory.loops import divisor_error_bound
 from ridgeformer.theory.sensitivity import semi_iteration_weights, sensitivity
 from ridgeformer.theory.systems import gram, lengths
 
@@ -25,8 +26,14 @@ UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 """The unit round-off u of each dtype: half the distance from 1 to the next larger number."""
 
 
-WEIGHTS = 2.0**-49
-"""v: by how much a weight of a step may be off besides u of itself, in units of what it is a difference of."""
+def weight_error(interval: Interval) -> float:
+    """v = 20(√κ + 1)²/√κ·2⁻⁵³: by how much a weight may be off besides u of itself, in units of ω or of ω/c.
+
+    The compiler forms the weights of steps that are tuned to the interval in float64, κ = b/a. It is ∞ for κ
+    beyond 10¹⁴, where Chebyshev's recurrence of ω might lose all digits.
+    """
+    condition = interval[1] / interval[0]
+    return 40 * divisor_error_bound(UNIT["float64"], condition) if condition <= 1e14 else inf
 
 
 def accumulated(terms: int, unit: float) -> float:
@@ -67,7 +74,7 @@ def residual_round_off_terms(
 
     Where a step reads no iterate but the last, the second is (uc + γ_7λ)‖α̂_s‖. The method is tuned to [a, b],
     c = (a + b)/2, and α̂_s is the iterate that the model holds. The last is
-    2v(‖y‖ + c‖α̂_{s−1}‖ + c‖α̂_s‖ + ‖ |Φ||Φ|ᵀ|α̂_s| ‖), v = `WEIGHTS`.
+    2v(‖y‖ + c‖α̂_{s−1}‖ + c‖α̂_s‖ + ‖ |Φ||Φ|ᵀ|α̂_s| ‖), v = `weight_error`.
     """
     weights = semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
     phi, held = prompt.phi.double().abs(), alphas.double()[:-1]
@@ -88,7 +95,7 @@ def residual_round_off_terms(
         "targets": few * targets,
         "updates": in_updates,
         "mat-vecs": many * products,
-        "weights": 2 * WEIGHTS * (targets + centre * (before + now) + products),
+        "weights": 2 * weight_error(interval) * (targets + centre * (before + now) + products),
     }
 
 

@@ -176,12 +176,13 @@ def sensitivity(
     """The sums of the largest responses of the recurrence, from one run on a grid of eigenvalues.
 
     After n products (σ − offset)·R² is a polynomial of degree at most 2n + 1. M Chebyshev points
-    give the largest value of a polynomial of degree d up to the factor 1/cos(πd/2M).
+    give the largest value of a polynomial of degree d up to the factor 1/cos(πd/2M), if it is nowhere
+    negative. No eigenvalue is below the offset, wherever the method is tuned to.
     """
     products = products_taken(solver, steps=steps, tuned=tuned)
     degree = 2 * products + 1
     points = 2 * degree
-    lo, hi = spectrum
+    lo, hi = max(spectrum[0], offset), max(spectrum[1], offset)
     nodes = np.cos(pi * (np.arange(points) + 0.5) / points)
     eigenvalues = (hi + lo) / 2 + (hi - lo) / 2 * nodes
     weights = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import ceil, log2, sqrt
+from math import ceil, inf, log2, sqrt
 
 from ridgeformer import theory
 from ridgeformer.compiler.backends.error_budget import RESERVE, ErrorBudget
@@ -14,6 +14,9 @@ from ridgeformer.types import Refusal
 
 FEWEST = 4
 """With fewer digits, the two sets of them would be told apart less sharply than the bound says."""
+
+LARGEST_PART = 0.01
+"""By which part 1/D may be off, so that its digits are still those of a number that has them."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class DigitBudget:
 
     def errors(self, digits: int) -> float:
         """‖ê‖ of the products of one step."""
+        if self.weights > LARGEST_PART:
+            return inf
         iterate = (1 + RESERVE) * self.budget.alpha
         round_off = theory.digit_round_off_bound(
             digits,
@@ -51,7 +56,7 @@ class DigitBudget:
             step=self.step,
         )
         exact = theory.digit_product_bound(digits, self.unit) * self.length
-        return exact + sqrt(self.supports) * round_off
+        return exact + sqrt(self.supports) * (round_off + self.budget.weights)
 
     def error(self, digits: int) -> float:
         """The certified error of every prediction; infinite where an iterate may leave its range."""

@@ -20,7 +20,7 @@ from ridgeformer.compiler.targets import Interpolated
 from ridgeformer.program import Program, largest_vector
 from ridgeformer.program.ops import Combine, MatVec, Multiply, Target
 from ridgeformer.program.ranges import Bounds
-from ridgeformer.solvers import certified_interval
+from ridgeformer.solvers import Chebyshev, certified_interval
 from ridgeformer.types import Refusal
 
 WIDEST = 2**15
@@ -62,6 +62,8 @@ class ErrorBudget:
     """What is added, divided by the number of intervals, as D and o may leave their ranges by so much."""
     update: float
     """What the sum of an update is rounded by, per unit of round-off of each of its terms."""
+    weights: float
+    """What the weights of steps add to the error of a residual at one support, where a recurrence makes them."""
     reading: float
     """What set-up and round-off add to the error of a prediction that a query reads."""
 
@@ -70,7 +72,7 @@ class ErrorBudget:
         layers = theory.Layers(grid.intervals, grid.layers)
         product = theory.product_round_off(self.first, self.second, layers)
         sums = (layers.terms + 24) * theory.UNIT["float64"] * self.update
-        return product + sums + self.set_up + self.outside / grid.intervals
+        return product + sums + self.weights + self.set_up + self.outside / grid.intervals
 
     def product(self, grid: Grid) -> float:
         exact = theory.product_error_bound(self.first, self.second, grid.finest)
@@ -191,8 +193,18 @@ def error_budget(
         set_up=set_up,
         outside=outside,
         update=update,
+        weights=recurrence_error(job, tuned, iterate),
         reading=reading,
     )
+
+
+def recurrence_error(job: Job, tuned: tuple[float, float], iterate: float) -> float:
+    """28Xu·c‖α‖, X = (√κ + 1)²/2√κ: what the round-off of Chebyshev's ω costs a residual; other weights are
+    off by a few roundings, which an update counts."""
+    if not isinstance(job.solver, Chebyshev):
+        return 0.0
+    off = theory.divisor_error_bound(theory.UNIT["float64"], tuned[1] / tuned[0])
+    return 14 * off * sum(tuned) * iterate if tuned[1] <= 1e14 * tuned[0] else inf
 
 
 def weighted_range(program: Program, bounds: Bounds, max_target: float) -> float:

@@ -140,23 +140,31 @@ class HeadPairPromise:
     def unit_of_updates(self, steps: int) -> float:
         """The relative error of each term of an update α' + ω(α − α' + P⁻¹r/c), and 0 for other updates."""
         solver = self.job.solver
-        try:
-            semi_iteration_weights(solver, steps=min(steps, LONG), tuned=self.tuned)
-        except Refusal:
+        if not self.semi_iteration(min(steps, LONG)):
             return 0.0
         return update_round_off_bound(
             self.errors,
             condition=self.tuned[1] / self.tuned[0],
             least_scaling=None if solver.precondition == "none" else self.scaling[0],
             looped=self.job.looped,
-            divides=self.job.looped and isinstance(solver, Chebyshev),
+            chebyshev=isinstance(solver, Chebyshev),
         )
 
     @property
     def updates_unproved(self) -> bool:
         """Whether what is promised leaves out the round-off of updates, or counts it as if they were written
         another way: no theorem bounds that of a step of the user's own."""
-        return not self.conjugate and type(self.job.solver).step not in WRITTEN_OUT
+        if self.conjugate:
+            return False
+        return type(self.job.solver).step not in WRITTEN_OUT or not self.semi_iteration(LONG)
+
+    def semi_iteration(self, steps: int) -> bool:
+        """Whether the steps are α' + ω(α − α' + P⁻¹r/c): one of the package's with a length of one's own is not."""
+        try:
+            semi_iteration_weights(self.job.solver, steps=steps, tuned=self.tuned)
+        except Refusal:
+            return False
+        return True
 
     # ------------------------------------------------------------------ what else would do
 

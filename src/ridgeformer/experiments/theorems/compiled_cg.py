@@ -17,7 +17,14 @@ from ridgeformer.kernels import Exponential, Gaussian, Kernel, Linear
 from ridgeformer.models import trajectory
 from ridgeformer.program.tables import reciprocal_table, unit_table
 from ridgeformer.program.trace import RHO_FLOOR, TARGET_NORM
-from ridgeformer.solvers import ConjugateGradient, EagerMachine, krr
+from ridgeformer.solvers import (
+    Chebyshev,
+    ConjugateGradient,
+    EagerMachine,
+    GradientDescent,
+    Solver,
+    krr,
+)
 from ridgeformer.solvers.conjugate_gradient import CGState
 from ridgeformer.solvers.machine import Bounds, Interval, Precondition
 from ridgeformer.tasks import KernelDraw, PrescribedSpectrum, Prompt
@@ -223,7 +230,8 @@ class CompiledCG(Theorem):
             misses = table_misses(reach)
             m.compare(misses.clamp(min=0), theory.table_error(1.0, reach, 3.0), ROUND_OFF)
             m.compare((-misses).clamp(min=0), ROUND_OFF)
-        single_precision(m, prompts, seed)
+        for solver in (ConjugateGradient(), GradientDescent(), Chebyshev("row-sum")):
+            single_precision(m, solver, prompts, seed)
         said = (
             f"8 kinds of reciprocals and kernels, {prompts} prompts of 12 supports, {steps} steps"
         )
@@ -269,13 +277,13 @@ class CompiledCG(Theorem):
         m.compare(error, bound + read, 1e-12)
 
 
-def single_precision(m: Measurement, prompts: int, seed: int) -> None:
+def single_precision(m: Measurement, solver: Solver, prompts: int, seed: int) -> None:
     """A compiled model in float32, of which the residual of what it holds says how good it is."""
     kernel, supports, norm = Gaussian(0.7), 12, 1.5
     task = KernelDraw(kernel=kernel, features=2, supports=supports, scale=0.5)
     prompt = task.draw(prompts, seed).inside(norm).to(torch.float32)
     to = SoftmaxAttention(norm, supports)
-    model = compiled(ConjugateGradient(), prompt, to, steps=6, kernel=kernel, dtype="float32")
+    model = compiled(solver, prompt, to, steps=6, kernel=kernel, dtype="float32")
     run = trajectory(model, prompt, states=True)
     alphas, given = run.states["alpha"].double(), prompt.to(torch.float64)
     system = EagerMachine(given, kernel, 1.0).dense_system()
@@ -293,7 +301,7 @@ def single_precision(m: Measurement, prompts: int, seed: int) -> None:
     )
     bound = bound + read
     error = (run.predictions.double() - krr(given, ridge=1.0, kernel=kernel)).abs()
-    m.by_step("gaussian, float32, from f*", error, bound, reach=0.15)
+    m.by_step(f"gaussian, {solver.name}, float32, from f*", error, bound, reach=0.15)
 
 
 def table_misses(reach: float) -> Tensor:

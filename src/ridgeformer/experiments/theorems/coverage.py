@@ -167,9 +167,9 @@ LOOPED = ("looped-models",)
 """For every construction that is looped, besides its own."""
 
 SINGLE = {
-    "round-off-fixed": "fixed coefficients with the linear kernel, $P = I$ and linear attention in the dual space",
+    "round-off-fixed": "fixed coefficients with the linear kernel and linear attention in the dual space, a posteriori with Jacobi's preconditioner",
     "round-off-cg": "conjugate gradients likewise",
-    "compiled-cg": "conjugate gradients with softmax attention, in its (8)",
+    "compiled-cg": "every solver with softmax attention and exact products, a posteriori, in its (8)",
     "inexact-cg": "conjugate gradients on dot products from softmax heads",
     "heads-fixed": "fixed coefficients on these, by the steps of the package",
 }

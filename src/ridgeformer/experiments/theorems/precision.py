@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ridgeformer import theory
-from ridgeformer.compiler import LinearAttention
+from ridgeformer.compiler import Exact, LinearAttention
 from ridgeformer.compiler.job import Dtype
 from ridgeformer.experiments.theorems.base import (
     DOMINATES,
@@ -49,7 +49,8 @@ def drawn(size: tuple[int, int], condition: float, prompts: int, seed: int) -> t
 
 
 def run_model(solver: Solver, prompt: Prompt, top: float, steps: int, dtype: Dtype) -> Trajectory:
-    model = compiled(solver, prompt, LinearAttention(top), steps=steps, ridge=RIDGE, dtype=dtype)
+    to = LinearAttention(top, None if solver.precondition == "none" else Exact())
+    model = compiled(solver, prompt, to, steps=steps, ridge=RIDGE, dtype=dtype)
     return trajectory(model, prompt.to(getattr(torch, dtype)), states=True)
 
 
@@ -106,6 +107,8 @@ class SinglePrecision(Theorem):
                 held = (run.predictions - theory.cross(prompt) @ alphas.double()).abs()
                 reading = theory.reading_round_off_bound(prompt, alphas, unit=unit)
                 m.compare(held, reading, part=f"reading of {solver.name}", reach=0.3)
+        for own in (*solvers, Chebyshev("jacobi")):
+            a_posteriori(m, own, prompts, seed)
         for solver in solvers:
             for term, (given, top, taken) in single_terms(seed).items():
                 compare_term(m, solver, term, given, top, taken)
@@ -113,6 +116,20 @@ class SinglePrecision(Theorem):
             f"3 solvers, {len(conditions)} condition numbers, {prompts} prompts, {steps} steps"
         )
         return m.outcome(settings, Axes("κ", "|f̂_t − f_t|, worst step", log_x=True))
+
+
+def a_posteriori(m: Measurement, solver: Solver, prompts: int, seed: int) -> None:
+    """The distance from f* of what a model in float32 predicts, and what the coefficients that it holds say."""
+    prompt, top = drawn(SIZES[0], 30.0, prompts, seed)
+    run = run_model(solver, prompt, top, 12, "float32")
+    alphas = run.states["alpha"].double()
+    left = prompt.y - preconditioned_system(prompt, ridge=RIDGE) @ alphas
+    none = torch.zeros_like(lengths(left, 2))
+    bound = theory.residual_prediction_bound(left, none, prompt, ridge=RIDGE)
+    bound = bound + theory.reading_round_off_bound(prompt, alphas, unit=theory.UNIT["float32"])
+    error = (run.predictions - krr(prompt, ridge=RIDGE)).abs()
+    part = f"{solver.name} {solver.precondition}, from f*"
+    m.compare(error[1:], bound[1:], part=part, reach=0.5)
 
 
 REACHED_BY_TERMS = {"targets": 0.1, "updates": 0.1, "mat-vecs": 0.05}
