@@ -41,6 +41,42 @@ def test_a_file_is_as_it_was_if_its_successor_cannot_be_written(tmp_path):
     assert contents(tmp_path) == {"file": b"after"}
 
 
+def test_a_pipe_is_not_replaced(tmp_path):
+    """Nor a device, which only root could show: /dev/null would be a file afterwards, for everybody."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for name in ("pipe", "link"):
+        for write in (write_whole, write_directory):
+            with pytest.raises(FileExistsError, match="a device or a pipe"):
+                write(tmp_path / name, b"1")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    write_whole(tmp_path / "there/file", b"1")
+    write_directory(tmp_path / "there/model", b"1")
+    for name in ("file", "model", "new"):
+        (tmp_path / name).symlink_to(Path("there", name))
+    write_whole(tmp_path / "file", b"2")
+    write_whole(tmp_path / "new", b"2")
+    write_directory(tmp_path / "model", b"2")
+    assert all((tmp_path / name).is_symlink() for name in ("file", "model", "new"))
+    assert contents(tmp_path / "there") == dict.fromkeys(
+        ("file", "new", "model/a", "model/b"), b"2"
+    )
+    assert sorted(os.listdir(tmp_path)) == ["file", "model", "new", "there"]
+
+
+def test_links_that_lead_in_a_circle_are_refused(tmp_path):
+    (tmp_path / "one").symlink_to("two")
+    (tmp_path / "two").symlink_to("one")
+    with pytest.raises(OSError, match="symbolic links"):
+        write_whole(tmp_path / "one", b"1")
+    assert sorted(os.listdir(tmp_path)) == ["one", "two"]
+
+
 def test_a_directory_is_replaced_whole_or_not_at_all(tmp_path):
     write_directory(tmp_path / "model", b"1")
     with pytest.raises(KeyboardInterrupt):

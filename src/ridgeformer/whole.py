@@ -7,6 +7,7 @@ hidden name behind, which nothing takes for a result, and whoever next writes to
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ HOST = sha256(socket.gethostname().encode()).hexdigest()[:4]
 @contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
     """A path to write a file or a directory at; at the end it takes the place of `target`, or nothing changes."""
+    target = replaceable(target)
     clear_leftovers(target.parent)
     partial = hidden(target, PART)
     try:
@@ -34,6 +36,21 @@ def written_whole(target: Path) -> Iterator[Path]:
         put_in_place(partial, target)
     finally:
         remove(partial)
+
+
+def replaceable(target: Path) -> Path:
+    """What is written in place of `target`: a link stays, and what it leads to is replaced.
+
+    A device or a pipe is refused. A rename would put a file where it was: for root, in place of /dev/null itself.
+    """
+    real = Path(os.path.realpath(target)) if target.is_symlink() else target
+    if real.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(target))
+    if real.exists() and not (real.is_file() or real.is_dir()):
+        raise FileExistsError(
+            errno.EEXIST, "it is a device or a pipe, no ordinary file", str(target)
+        )
+    return real
 
 
 def write_whole(target: Path, content: bytes) -> None:
@@ -93,13 +110,13 @@ def alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # Another user's process has that number.
+        return True  # Another user's process has that number.
     return True
 
 
 def remove(path: Path) -> None:
     """Deletes a file or a directory, if it is there."""
-    if path.is_dir():
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

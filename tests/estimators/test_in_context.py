@@ -1,5 +1,7 @@
 """`InContextRegressor`: saved models answer as they do without scikit-learn, in the units of the data."""
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from sklearn.linear_model import RidgeCV
 import ridgeformer as rf
 from ridgeformer.models import zoo
 from ridgeformer.sklearn import InContextRegressor, in_context, passes
+from ridgeformer.training import OutsideTraining
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -137,6 +140,39 @@ def test_more_pairs_than_a_model_was_trained_with_are_said():
     X, y, _, _ = drawn(pairs=33)
     with pytest.warns(UserWarning, match="trained with up to 32 pairs in a prompt and gets 33"):
         InContextRegressor("linear").fit(X, y)
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_rows_unlike_those_of_training_are_said(name):
+    """With the figures; evenly spread rows are within the range of every shipped model once they are standardised."""
+    rng = np.random.default_rng(0)
+    features = min(8, zoo.load(name).recipe.task.features)
+    X = rng.permuted(np.tile(np.linspace(-1, 1, 20)[:, None], features), axis=0)
+    query, y = X[::-1], X.sum(1) + 0.1 * rng.normal(size=20)
+    estimator = InContextRegressor(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator.fit(X, y).predict(query)
+    with pytest.warns(OutsideTraining, match=r"Rows of X .*\|φ\| reaches [\d,.e+]+, and at most"):
+        estimator.predict(1e3 * query)
+    with pytest.warns(
+        OutsideTraining, match=r"pairs .*\|φ\| reaches .*\|y\| reaches .* Try `standardise"
+    ):
+        InContextRegressor(name, standardise=False).fit(1e3 * X, 1e6 * y)
+
+
+def test_a_compiled_model_says_nothing_of_training():
+    X, y, query, _ = drawn()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        InContextRegressor(compiled(), standardise=False).fit(X, y).predict(1e3 * query)
+
+
+def test_rows_whose_variance_is_no_number_are_refused():
+    X, y, _, _ = drawn()
+    for big in ((1e200 * X, y), (X, 1e200 * y)):
+        with pytest.raises(ValueError, match="scale them down"):
+            InContextRegressor().fit(*big)
 
 
 def test_predictions_that_are_no_numbers_are_refused():

@@ -150,6 +150,15 @@ def test_round_off_of_cg_is_part_of_the_bound(alpha):
     assert np.allclose(estimator._progress.residuals, residual, rtol=0.05)
 
 
+def test_parameters_that_are_set_anew_change_nothing_before_the_next_fit():
+    X, y, query = drawn()
+    estimator = TransformerKernelRidge(1e-2).fit(X, y)
+    before = estimator.predict(query), estimator.error_bound(query)
+    estimator.set_params(alpha=1e4, kernel="rbf", gamma=3.0, steps=1, solver="gd", tolerance=0.5)
+    assert np.array_equal(estimator.predict(query), before[0])
+    assert np.array_equal(estimator.error_bound(query), before[1])
+
+
 def test_a_smaller_tolerance_takes_more_steps():
     X, y, _ = drawn()
     steps = [

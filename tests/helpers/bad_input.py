@@ -5,6 +5,7 @@ each case has a copy. What must hold of every case is asserted in tests/cli/test
 """
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from itertools import chain
@@ -12,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 from damages import (
-    ANY_MODEL,
     CERTIFICATES,
     MODELS,
     OF_ANOTHER_MODEL,
     PROMPTS,
     RECIPES,
+    SHOWN,
     TOML,
     arrays,
     removed,
@@ -140,7 +141,7 @@ def damaged_files():
         for command, words in readers(model).items():
             few = dict(list(MODELS.items())[::5]) if model == "trained" else MODELS
             for name, damage in (few | more).items():
-                if (command, name) != ("inspect", ANY_MODEL):
+                if command != "inspect" or name not in SHOWN:
                     yield Case(f"{command}, {model}: {name}", words, of(model, damage))
     recipes = {
         "train": TRAIN,
@@ -175,7 +176,12 @@ def damaged_files():
         first = lambda folder: (folder / "c.json").write_text("{}")  # noqa: E731
         damage = lambda f, name=name, first=first: (first(f), TOML[name](f / "c.json"))  # noqa: E731
         yield Case(f"identify, calibration: {name}", words, damage)
-    for name, text in (("missing", None), ("no Python", "this is"), ("failing", "1 / 0")):
+    for name, text in (
+        ("missing", None),
+        ("no Python", "this is"),
+        ("failing", "1 / 0"),
+        ("ending", "exit(0)"),
+    ):
         damage = removed if text is None else replaced(text.encode())
         yield Case(
             f"--import: {name}", ("--import", "mine.py", "study"), of("mine.py", damage)
@@ -204,7 +210,7 @@ def bad_numbers():
             "max_target": NOT_POSITIVE, "mlp_width": ("0", "512"), "ridge": ("1e-30",),
         },
         SOLVE: {
-            "steps": ("-1", "x"), "ridge": (*NOT_POSITIVE, "1e-30"), "max_eigenvalue": ("0", "nan"),
+            "steps": ("-1", "x", "1" + 30 * "0"), "ridge": (*NOT_POSITIVE, "1e-30"), "max_eigenvalue": ("0", "nan"),
         },
         CLOSED: {"ridge": (*NOT_POSITIVE, "1e-30"), "max_eigenvalue": ("9",)},
         PREDICT: {"steps": ("3", "x")},
@@ -220,7 +226,7 @@ def bad_numbers():
             "prompts": ("0", "-1", "3"), "seed": ("-1",), "steps": ("3",), "task": ("lineer",),
         },
         ("identify", "./loop", "--task", "linear", "--out", "page"): {"steps": ("0", "10001")},
-        TRAIN: {"seed": ("-1",), "threads": ("0", "-1", "x")},
+        TRAIN: {"seed": ("-1", "1" + 30 * "0"), "threads": ("0", "-1", "x")},
         ("zoo", "rebuild", "linear-attention", "--out", "run"): {"threads": ("0",)},
         ("verify", "--fast", "--only", "cg-rate", "--out", "page"): {
             "only": ("nothing",), "seed": ("-1", "1" + 30 * "0"), "workers": ("0", "-1"),
@@ -249,6 +255,10 @@ def bad_names():
         yield Case(f"zoo rebuild {name}", ("zoo", "rebuild", name, "--out", "run"))
     yield Case("study nothing", ("study", "nothing", "--out", "page"))
     yield Case("compile cgg", ("compile", "cgg", *ROOM, "--out", "model"))
+    yield Case("import --weights in two lines", (*IMPORT, "--weights", "two\nlines"))
+    for ends in (("0", "0"), ("-1", "1"), ("2", "1"), ("1", "nan")):
+        words = ("solve", "gd", *SOLVE[2:], "--interval", *ends)
+        yield Case(f"solve --interval {' '.join(ends)}, of gd", words)
     yield Case("solve cgg", ("solve", "cgg", *SOLVE[2:]))
     yield Case("nothing", ("nothing",))
     yield Case("lm study nothing", ("lm", "study", "nothing", "--model", "cg", "--out", "page"))
@@ -295,6 +305,18 @@ FULL_DISK = ("compile", "import", "train", "verify", "evaluate")
 """The commands that have results within a second; `predict` and `solve` come beside them, with more prompts."""
 
 
+def pipe(folder):
+    """A pipe at the places of results: nobody reads it, and it must not be replaced by a file."""
+    os.mkfifo(folder / "pipe")
+    (folder / "page").mkdir()
+    (folder / "page" / "index.html").symlink_to("../pipe")
+
+
+def circle(folder):
+    (folder / "circle").symlink_to("circle-2")
+    (folder / "circle-2").symlink_to("circle")
+
+
 def bad_places():
     for command, words in WRITERS.items():
         for where, out in (
@@ -310,6 +332,14 @@ def bad_places():
         yield Case(
             f"{command} over a thesis by force", (*WRITERS[command], "--out", "thesis", "--force")
         )
+    single = {name: WRITERS[name] for name in ("predict", "solve", "krr")}
+    single |= {"prompts": ("prompts", "linear"), "explore": ("explore", "--no-open")}
+    single["verify"] = ("verify", "--fast", "--only", "cg-rate")
+    for command, words in single.items():
+        out = (*words, "--out", "pipe" if command != "verify" else "page")
+        yield Case(f"{command} over a pipe", out, pipe)
+        out = (*words, "--out", "circle" if command != "verify" else "circle/page")
+        yield Case(f"{command} into links that lead in a circle", out, circle)
     for command in ("predict", "solve", "krr"):
         yield Case(f"{command} over its prompts", (*WRITERS[command], "--out", "prompts.npz"))
     yield Case("train over a run", (*TRAIN[:-1], "thesis"))

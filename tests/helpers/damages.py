@@ -77,6 +77,15 @@ def zeros():
     return file_of_it.getvalue()
 
 
+def shape_of_truths(path):
+    """A header whose shape Python takes for numbers, and NumPy does not."""
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (True, 1, 1), }\n"
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(8)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("phi", "y", "phi_query"):
+            archive.writestr(f"{name}.npy", array)
+
+
 PROMPTS = {
     "missing": removed,
     "a folder": made_a_folder,
@@ -100,6 +109,7 @@ PROMPTS = {
     "infinite": arrays(y=put(np.inf)),
     "beyond floating point": arrays(phi=lambda a: 1e200 * a),
     "a shape of 80 GB": huge_header,
+    "a shape of truth values": shape_of_truths,
     "a zip bomb": bomb,
 }
 OF_ANOTHER_MODEL = {
@@ -171,7 +181,28 @@ MODELS = {
     "a loop out of range": config(loop=[0, 10**6]),
     ANY_MODEL: config(certificate=None, recipe=None),
 }
+
+
+def entry(part, *path, value):
+    """A config.json with another value deep in one of its tables."""
+
+    def damage(model):
+        whole = json.loads((model / "config.json").read_text())
+        table = whole[part]
+        for name in path[:-1]:
+            table = table[name]
+        table[path[-1]] = value
+        config(**{part: whole[part]})(model)
+
+    return damage
+
+
+ONE_AXIS = "a projection of one axis"
+SHOWN = (ANY_MODEL, ONE_AXIS)
+"""What `inspect` shows as it stands: it runs nothing."""
+
 CERTIFICATES = {
+    ONE_AXIS: entry("certificate", "kernel", "projection", value=[1, 2, 3]),
     "a certificate of words": config(certificate="cg"),
     "an empty certificate": config(certificate={}),
     "sites of words": config(sites="here"),
@@ -181,6 +212,7 @@ RECIPES = {
     "a recipe of words": config(recipe="linear"),
     "an empty recipe": config(recipe={}),
     "scores of words": config(scores="good"),
+    "10^30 supports": entry("recipe", "task", "supports", value=10**30),
 }
 TOML = {
     "missing": removed,
@@ -191,5 +223,12 @@ TOML = {
     "an unknown key": replaced(b'name = "r"\ncolour = 1\n[task]\nname = "linear"\n'),
     "an unknown task": replaced(b'name = "r"\n[task]\nname = "lineer"\n'),
     "words for numbers": replaced(b'name = "r"\n[task]\nname = "linear"\nfeatures = "three"\n'),
+    "10^30 features": replaced(
+        b'name = "r"\n[task]\nname = "linear"\nfeatures = 1' + 30 * b"0" + b"\n"
+    ),
+    "nested deeply": replaced(b"a = " + 10**4 * b"["),
+    "10^30 prompts in a batch": replaced(
+        b'name = "r"\n[task]\nname = "linear"\n[training]\nbatch = 1' + 30 * b"0" + b"\n"
+    ),
     "no features": replaced(b'name = "r"\n[task]\nname = "linear"\nfeatures = 0\n'),
 }

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 def check_output(out: Path, prompts: Path | None = None) -> None:
     """Refuses a result that cannot be written, or that would replace the prompts that it is made from."""
     from ridgeformer.types import Refusal
+    from ridgeformer.whole import replaceable
 
-    if out.is_dir():
+    if replaceable(out).is_dir():
         raise Refusal(f"{out} is a directory: name a file for the result.")
     if prompts is not None and out.exists() and prompts.exists() and out.samefile(prompts):
         raise Refusal(f"--out {out} is the prompt file itself: choose another name.")

@@ -28,6 +28,10 @@ def run_file(path: Path) -> None:
         spec.loader.exec_module(module)
     except Refusal as refusal:
         raise Refusal(f"{path} cannot be imported: {refusal}") from refusal
+    except SystemExit as error:
+        raise Refusal(
+            f"{path} cannot be imported: it ends Python, where it should register; leave the call of exit out."
+        ) from error
     except Exception as error:
         lines = [f.lineno for f in extract_tb(error.__traceback__) if Path(f.filename) == path]
         line = lines[-1] if lines else getattr(error, "lineno", None)

@@ -39,9 +39,9 @@ def one_sentence(flags: Callable[[], set[str]]) -> Iterator[None]:
             yield
     except Refusal as refusal:
         message = str(refusal)
-        typer.echo(
-            f"Error: {with_flags(message, flags()) if '`' in message else message}", err=True
-        )
+        if "`" in message:
+            message = with_flags(message, flags())
+        typer.echo(f"Error: {' '.join(message.splitlines())}", err=True)
         raise typer.Exit(2) from None
     except OSError as error:
         if error.errno == errno.EPIPE:  # whoever read the output has gone

@@ -42,11 +42,6 @@ class Job:
             raise Refusal(
                 f"`dtype` must be one of {', '.join(get_args(Dtype))}; got {self.dtype!r}."
             )
-        interval = self.solver.interval
-        if interval is not None and not 0 < interval[0] < interval[1] < float("inf"):
-            raise Refusal(
-                f"`interval` must be two numbers 0 < LO < HI, got {interval[0]} {interval[1]}."
-            )
 
     @property
     def trace(self) -> Callable[..., Program]:

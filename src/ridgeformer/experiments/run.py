@@ -25,7 +25,7 @@ from rich.table import Table as RichTable
 from ridgeformer.experiments.finding import Page, Table
 from ridgeformer.experiments.timing import in_words
 from ridgeformer.types import Refusal
-from ridgeformer.whole import write_whole
+from ridgeformer.whole import replaceable, write_whole
 
 T = TypeVar("T")
 
@@ -111,6 +111,7 @@ def timed_bars(console: Console) -> Progress:
 def check_writable(path: Path) -> None:
     """Refuses a file that cannot be written, and leaves no trace but its directory."""
     try:
+        path = replaceable(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(None, "Is a directory")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ridgeformer.kernels.base import Kernel
 from ridgeformer.kernels.feature_map import FeatureMap
+from ridgeformer.types import Refusal
 
 PROJECTION_HELP = "An .npy file with U [m, p]: the kernel sees Uφ alone."
 
@@ -34,5 +35,10 @@ class Projected(Kernel, ABC):
     def from_dict(cls, options: dict[str, Any]) -> Kernel:
         matrix = options.get("projection")
         if matrix is not None:
-            options = options | {"projection": torch.tensor(matrix, dtype=torch.float64)}
+            read = torch.tensor(matrix, dtype=torch.float64)
+            if read.ndim != 2 or not torch.isfinite(read).all():
+                raise Refusal(
+                    f"A projection must be a matrix of finite numbers, got {list(read.shape)}."
+                )
+            options = options | {"projection": read}
         return cls(**options)

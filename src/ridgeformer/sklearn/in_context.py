@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sklearn.preprocessing import StandardScaler
+from torch import Tensor
 
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.models import load, zoo
@@ -17,7 +19,7 @@ from ridgeformer.models.saved import Model, check_no_steps
 from ridgeformer.sklearn.passes import predictions
 from ridgeformer.sklearn.regressor import ModelRegressor
 from ridgeformer.tasks import Prompt
-from ridgeformer.training import TrainedModel
+from ridgeformer.training import OutsideTraining, TrainedModel
 from ridgeformer.transformer import Transformer
 from ridgeformer.types import Refusal, counted
 
@@ -70,17 +72,22 @@ class InContextRegressor(ModelRegressor):
                 "of one output, which serves any number."
             )
         self._together = outputs == targets.shape[1]
-        self._scalers = tuple(
-            StandardScaler(with_mean=self.standardise, with_std=self.standardise).fit(values)
-            for values in (self.X_fit_, targets)
-        )
-        phi, problems = self._supports()
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._scalers = tuple(
+                StandardScaler(with_mean=self.standardise, with_std=self.standardise).fit(values)
+                for values in (self.X_fit_, targets)
+            )
+            phi, problems = self._supports()
+        if not (np.isfinite(phi).all() and np.isfinite(problems).all()):
+            raise Refusal(
+                "Means or variances of X or y leave the range of float64: scale them down."
+            )
         each = np.repeat(phi[None], len(problems), axis=0)
         self._check(Prompt(each, problems, each[:, :1]))
         return self
 
     def _check(self, prompt: Prompt) -> None:
-        """Refuses pairs that the model cannot read, and warns of more than it was trained with."""
+        """Refuses pairs that the model cannot read, and warns of more, or larger ones, than it was trained with."""
         if isinstance(self.model_, CompiledModel):
             self.model_.loops(self.steps)
             self.model_.check(prompt)
@@ -95,10 +102,31 @@ class InContextRegressor(ModelRegressor):
                 UserWarning,
                 stacklevel=3,
             )
+        self._warn("The training pairs", φ=prompt.phi, y=prompt.y)
+
+    def _warn(self, what: str, **values: Tensor) -> None:
+        """Warns of numbers that are far larger than those that a trained model has seen."""
+        if isinstance(self.model_, CompiledModel):
+            return
+        ranges = {"φ": self.model_.seen.features, "y": self.model_.seen.targets}
+        complaints = [ranges[name].too_large(name, found) for name, found in values.items()]
+        if said := "; ".join(filter(None, complaints)):
+            remedy = (
+                "Try `standardise=False` on data that are scaled to that range."
+                if self.standardise
+                else "Try `standardise=True`."
+            )
+            warnings.warn(
+                f"{what} are unlike those that the model was trained on, as it reads them: {said}. Nothing is "
+                f"known of its predictions there. {remedy}",
+                OutsideTraining,
+                stacklevel=4,
+            )
 
     def predict(self, X: Any) -> np.ndarray:
         """The model's predictions, in the shape of the targets."""
         queries = self._read(self._rows(X))
+        self._warn("Rows of X", φ=torch.from_numpy(queries))
         model, (phi, problems) = self.model_, self._supports()
         answer = (
             partial(model.predict, steps=self.steps)

@@ -165,8 +165,9 @@ class TransformerKernelRidge(ModelRegressor):
         the transformer: its relative error times the largest prediction. Where 100 times the
         solver's own round-off is larger than that, as on ill-conditioned data, the certificate allows so much.
         """
-        heights = self._geometry.heights(self._queries(X))[:, None]
-        steps = heights * self._progress.errors(1.0, float(self.alpha))
+        heights, ridge = self._geometry.heights(self._queries(X))[:, None], self.certificate_.ridge
+        assert ridge is not None, "it is the alpha of `fit`, which may have been set anew since"
+        steps = heights * self._progress.errors(1.0, ridge)
         largest = float((heights.max() * self._progress.size).max())
         relative = self.certificate_.relative_error
         assert relative is not None, "products are exact"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -15,6 +16,10 @@ from ridgeformer.types import Refusal, Trajectory, check_whole
 
 State = Any
 """A NamedTuple of values with a field `alpha`, the current coefficients."""
+
+
+MOST_STEPS = 1_000_000
+"""More would take days, or memory that no machine has."""
 
 
 class Solver(ABC):
@@ -54,7 +59,7 @@ class Solver(ABC):
 
 
 def check_solver(solver: Any) -> None:
-    """Refuses what is no solver, with what to write, and a preconditioner that there is not."""
+    """Refuses what is no solver, with what to write, and a preconditioner or an interval that cannot be."""
     if not isinstance(solver, Solver):
         kind = Solver.registry.get(solver, solver) if isinstance(solver, str) else solver
         example = kind.__name__ if isinstance(kind, type) else "ConjugateGradient"
@@ -62,6 +67,9 @@ def check_solver(solver: Any) -> None:
     if solver.precondition not in get_args(Precondition):
         known = ", ".join(get_args(Precondition))
         raise Refusal(f"There is no preconditioner {solver.precondition!r}: choose from {known}.")
+    if solver.interval is not None and not 0 < solver.interval[0] < solver.interval[1] < inf:
+        lo, hi = solver.interval
+        raise Refusal(f"`interval` must be two numbers 0 < LO < HI, got {lo} {hi}.")
 
 
 def solve(
@@ -88,6 +96,10 @@ def solve(
 def run(solver: Solver, machine: EagerMachine, *, steps: int, states: bool = False) -> Trajectory:
     """Runs `steps` steps on a machine; `states=True` keeps every vector of the state."""
     check_whole("steps", steps)
+    if steps > MOST_STEPS:
+        raise Refusal(
+            f"`steps` must be at most {MOST_STEPS:,}, as predictions are kept after each; got {steps:,}."
+        )
     state = solver.init(machine)
     history = [state]
     predictions = [solver.predict(machine, state)]

@@ -3,7 +3,7 @@
 
 from ridgeformer.registry import Registry, register
 from ridgeformer.tasks.arrays import read_npy, write_arrays
-from ridgeformer.tasks.base import Prompt, Task, check_prompt
+from ridgeformer.tasks.base import LARGEST, Prompt, Task, check_prompt
 from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.tasks.gaussian_process import GaussianProcess
 from ridgeformer.tasks.heteroskedastic import Heteroskedastic

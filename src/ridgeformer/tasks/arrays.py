@@ -26,7 +26,7 @@ MOST_COMPRESSED, SMALL = 100, 2**26
 that claims to be compressed further holds no data."""
 
 UNREADABLE = (
-    OSError, ValueError, EOFError, NotImplementedError, struct.error, TokenError, zipfile.BadZipFile,
+    OSError, ValueError, TypeError, EOFError, NotImplementedError, struct.error, TokenError, zipfile.BadZipFile,
     zlib.error,
 )  # fmt: skip
 """What NumPy and zipfile raise for damaged files, by the place of the damage."""

@@ -206,11 +206,17 @@ class Task(ABC):
         """Draws a batch of prompts; the same seed draws the same prompts."""
 
 
+LARGEST = 1_000_000
+"""The most features, supports, queries or outputs: for far more, PyTorch ends in errors of its own."""
+
+
 def check_sizes(task: Any) -> None:
-    """Refuses a task whose prompts would be empty."""
+    """Refuses a task whose prompts would be empty, or too large for any machine."""
     for name in ("features", "supports", "queries", "outputs"):
         if (size := getattr(task, name)) < 1:
             raise Refusal(f"A {task.name} task needs {name} ≥ 1; got {name} {size}.")
+        if size > LARGEST:
+            raise Refusal(f"A {task.name} task needs {name} ≤ {LARGEST:,}; got {name} {size:,}.")
 
 
 def check_finite(task: Any, *names: str) -> None:

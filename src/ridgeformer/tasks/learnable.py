@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ridgeformer.kernels import Kernel
 from ridgeformer.registry import Registry
-from ridgeformer.tasks.base import Prompt, Task
+from ridgeformer.tasks.base import LARGEST, Prompt, Task
 from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.types import Refusal
 
@@ -75,7 +75,9 @@ class LearnableTask(Task):
             finite = all(isfinite(n) for n in numbers if isinstance(n, float))
             self.require(finite, f"a finite {name}", name)
         for name in ("features", "supports", "queries"):
-            self.require(getattr(self, name) >= 1, f"{name} ≥ 1", name)
+            value = getattr(self, name)
+            self.require(value >= 1, f"{name} ≥ 1", name)
+            self.require(value <= LARGEST, f"{name} ≤ {LARGEST:,}", name)
 
     def require(self, holds: bool, what: str, *names: str) -> None:
         """Refuses the parameters that are named unless the condition holds."""

@@ -46,11 +46,18 @@ class Range:
         largest = values.abs().flatten(1).amax(1)
         return Range(float(largest.min()), float(largest.max()))
 
-    def complaint(self, name: str, values: Tensor) -> str | None:
-        """How values leave the range by far; None if they do not."""
+    def too_large(self, name: str, values: Tensor) -> str | None:
+        """How values exceed the range by far; None if they do not."""
         largest = float(values.abs().max())
         if largest > BEYOND * self.high:
             return f"|{name}| reaches {largest:,.3g}, and at most {self.high:.3g} in {DRAWN} training prompts"
+        return None
+
+    def complaint(self, name: str, values: Tensor) -> str | None:
+        """How values leave the range by far; None if they do not."""
+        if said := self.too_large(name, values):
+            return said
+        largest = float(values.abs().max())
         if largest < BELOW * self.low and values.numel() >= ENOUGH:
             return (
                 f"|{name}| reaches only {largest:.2g}, and at least {self.low:.2g} in each of {DRAWN} "

@@ -8,7 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from ridgeformer.tasks import LEARNABLE, LearnableTask
+from ridgeformer.tasks import LARGEST, LEARNABLE, LearnableTask
 from ridgeformer.training.layouts import LAYOUTS
 from ridgeformer.transformer import TransformerConfig
 from ridgeformer.types import Refusal, counted
@@ -128,6 +128,10 @@ class Recipe:
     training: TrainingOptions
     curriculum: Curriculum = Curriculum()
 
+    def __post_init__(self) -> None:
+        if whole("seed", self.seed) >= 2**63:
+            raise Refusal(f"seed must be below 2^63; got {self.seed}.")
+
     @staticmethod
     def load(path: str | Path) -> Recipe:
         """Reads a recipe from a TOML file."""
@@ -135,7 +139,7 @@ class Recipe:
             values = tomllib.loads(Path(path).read_text())
         except FileNotFoundError as error:
             raise Refusal(f"There is no recipe at {path}.") from error
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, RecursionError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise Refusal(f"{path} cannot be read as a TOML recipe: {error}.") from error
         return Recipe.from_dict(values)
 
@@ -185,6 +189,8 @@ class Recipe:
         for name in ("steps", "batch", "evaluate_every", "checkpoint_every"):
             if getattr(s, name) < 1:
                 raise Refusal(f"[training] {name} must be at least 1; got {getattr(s, name)}.")
+        if s.batch > LARGEST:
+            raise Refusal(f"[training] batch must be at most {LARGEST:,}; got {s.batch:,}.")
         if not (s.rate > 0 and s.clip > 0 and 0 <= s.fewer_supports <= 1):
             raise Refusal("[training] needs rate > 0, clip > 0 and 0 ≤ fewer_supports ≤ 1.")
         if not (0 <= s.beta1 < 1 and 0 <= s.beta2 < 1):
