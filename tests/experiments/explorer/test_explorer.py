@@ -352,7 +352,15 @@ def test_a_prompt_outside_the_domain_is_refused_in_words(opened):
     )
 
 
-@pytest.mark.parametrize("width", [1366, pytest.param(500, marks=pytest.mark.slow)])
+UNCOVERED = """() => {
+    const pointed = document.querySelector('.pointed').getBoundingClientRect();
+    const box = document.querySelector('aside').getBoundingClientRect();
+    const apart = box.left >= pointed.right || box.right <= pointed.left;
+    return pointed.top >= -1 && (apart || box.top - pointed.top >= Math.min(pointed.height, 250));
+}"""
+
+
+@pytest.mark.parametrize("width", [1366, 500])
 def test_the_tour_can_be_walked(opened, width):
     page = opened(width=width)
     page.locator("#start-tour").click()
@@ -363,6 +371,7 @@ def test_the_tour_can_be_walked(opened, width):
         titles.append(page.locator("aside h2").text_content())
         assert page.locator(".pointed").count() == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(UNCOVERED)
         if page.get_by_role("button", name="Done").count():
             break
         page.keyboard.press("Enter")  # Next has the focus

@@ -17,7 +17,7 @@ export class Curve {
       "aria-label": "Examples, and the functions fitted to them" });
     this.lines = svg("g");
     this.dots = svg("g");
-    this.svg.append(this.axes(), this.lines, this.dots);
+    this.svg.append(svg("g", { id: "curve-all" }, this.axes(), this.lines, this.dots)); // the tour shows it again
     root.replaceChildren(this.svg);
     this.svg.addEventListener("pointerdown", (event) => this.press(event));
     // A finger on a dot drags it; elsewhere it scrolls the page.

@@ -4,6 +4,8 @@ import { fill, html } from "draw";
 import { heat } from "heat";
 import { blockWords, headName, pretty, trainedWords } from "words";
 
+const MOST_NAMES = 24;
+
 export class Inside {
   constructor(part, choose) {
     Object.assign(this, { part, choose });
@@ -58,16 +60,18 @@ export class Inside {
     const { looked, position, state } = this, { pass, model } = looked;
     const d = model.config.d_model, tokens = this.tokens();
     fill(this.token, tokens.map(([value, label]) => [value, label]));
-    const chosen = tokens.find(([value]) => value === state.token) ?? tokens[0];
+    const first = model.layout === "pairs" ? 0 : pass.context - pass.registers - 2; // a decoder's first place sees nothing
+    const chosen = tokens.find(([value]) => value === state.token) ?? tokens[first];
     this.token.value = chosen[0];
     this.row = chosen[2];
     const last = 2 * position;
     heat(this.stream, pass.streams.length, d,
       (r, c) => (r <= last ? pass.streams[r][this.row * d + c] : NaN), { logarithmic: true, marked: last });
     this.columns = this.columnNames(chosen[0][0]);
-    const names = this.columns ? [...new Set(this.columns.flat())].map(pretty).join(", ") : "";
-    this.part("stream").querySelector(".legend").textContent = names
-      ? `Its columns hold in turn: ${names}.` : `${d} columns, which mean nothing one by one: training chose the basis.`;
+    const names = [...new Set((this.columns ?? []).flat().map((name) => pretty(name).replace(/\[\d+\]$/, "")))];
+    const rest = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} others, which the pointer tells` : "";
+    this.part("stream").querySelector(".legend").textContent = names.length
+      ? `Its columns hold in turn: ${names.slice(0, MOST_NAMES).join(", ")}${rest}.` : `${d} columns, which mean nothing one by one: training chose the basis.`;
   }
 
   columnNames(kind) {
@@ -145,6 +149,7 @@ export class Inside {
   showMap(pass, model, head) {
     const figure = this.part("attention");
     figure.querySelector(".wide").hidden = head < 0;
+    figure.querySelector(".choice").hidden = head < 0;
     figure.querySelector(".none").hidden = head >= 0;
     if (head < 0) return;
     const scores = model.transformer.attention(pass, this.position - 1, head);
