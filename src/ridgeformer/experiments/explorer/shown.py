@@ -71,7 +71,7 @@ class Compiled:
     looped: bool = False
     every_prefix: bool = False
     conjugate: bool = False
-    """Its coefficients follow the data, and its bound is that of conjugate gradients."""
+    """Its coefficients follow the data, and so does its bound."""
     trained = False
 
     def ridges(self) -> tuple[float | None, ...]:
@@ -114,7 +114,7 @@ class Compiled:
         if self.solver.smooths:
             return None
         if self.conjugate:
-            return {"times": 2.0}
+            return {"factors": None}  # the page takes them from the condition number of the prompt
         certificate = model.certificate
         lo, hi = interval_of(model)
         values = np.concatenate([np.geomspace(lo, hi, 2000), np.linspace(lo, hi, 2000)])
@@ -177,6 +177,13 @@ MODELS: tuple[Compiled | Trained, ...] = (
         "Newton's iteration: every token holds the image of its features under an approximate inverse, "
         "and the number of correct digits doubles from layer to layer.",
         IterativeNewton(), 12,
+    ),
+    Compiled(
+        "decoder", "Decoder: conjugate gradients", "waves",
+        "A decoder with a causal mask: its tokens are a place, then the place with its label, and so on. At every place it "
+        "runs conjugate gradients on the pairs before it, all in one pass. The rings are its predictions at your "
+        "examples, each made before it saw that label; the curve is its answer after all of them.",
+        ConjugateGradient(), 8, every_prefix=True, conjugate=True,
     ),
     Compiled(
         "cg-smooth", "Conjugate gradients", "smooth", CG, ConjugateGradient(), 10, conjugate=True

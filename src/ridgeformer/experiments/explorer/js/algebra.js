@@ -24,35 +24,59 @@ export function solver(A, n) {
   };
 }
 
-/** The eigenvalues of a symmetric matrix (n × n, by rows), in rising order, by Jacobi's rotations. */
-export function eigenvalues(matrix, n) {
-  const A = Float64Array.from(matrix);
-  for (let sweep = 0; sweep < 30; sweep++) {
-    let off = 0, all = 0;
-    for (let i = 0; i < n * n; i++) all += A[i] ** 2;
-    for (let i = 0; i < n; i++) for (let j = 0; j < i; j++) off += 2 * A[i * n + j] ** 2;
-    if (off <= 1e-28 * all) break;
-    for (let p = 0; p < n; p++) for (let q = p + 1; q < n; q++) rotate(A, n, p, q);
+/**
+ * The eigenvalues of a symmetric matrix (n × n, by rows), by their places in rising order. Householder's
+ * reflections make it tridiagonal, where the signs of pivots tell how many eigenvalues lie below a number.
+ */
+export function spectrum(matrix, n) {
+  const { diagonal, beside } = tridiagonal(matrix, n);
+  const below = (value) => {
+    let count = 0, pivot = 1;
+    for (let i = 0; i < n; i++) {
+      pivot = diagonal[i] - value - (i ? beside[i - 1] ** 2 / pivot : 0);
+      if (pivot === 0) pivot = Number.MIN_VALUE;
+      if (pivot < 0) count++;
+    }
+    return count;
+  };
+  let reach = 0;
+  for (let i = 0; i < n; i++) {
+    reach = Math.max(reach, Math.abs(diagonal[i]) + Math.abs(beside[i] ?? 0) + Math.abs(beside[i - 1] ?? 0));
   }
-  return Array.from({ length: n }, (_, i) => A[i * n + i]).sort((a, b) => a - b);
+  return (place) => {
+    let low = -reach, high = reach;
+    for (let halving = 0; halving < 60; halving++) {
+      const middle = (low + high) / 2;
+      if (below(middle) > place) high = middle;
+      else low = middle;
+    }
+    return (low + high) / 2;
+  };
 }
 
-function rotate(A, n, p, q) {
-  const a = A[p * n + q];
-  if (a === 0) return;
-  const theta = (A[q * n + q] - A[p * n + p]) / (2 * a);
-  const t = (theta < 0 ? -1 : 1) / (Math.abs(theta) + Math.sqrt(theta * theta + 1));
-  const c = 1 / Math.sqrt(t * t + 1), s = t * c;
-  for (let k = 0; k < n; k++) {
-    const x = A[k * n + p], y = A[k * n + q];
-    A[k * n + p] = c * x - s * y;
-    A[k * n + q] = s * x + c * y;
+/** A matrix with the same eigenvalues that is zero but for its diagonal and the entries beside it. */
+function tridiagonal(matrix, n) {
+  const A = Float64Array.from(matrix), beside = new Float64Array(Math.max(0, n - 1));
+  const v = new Float64Array(n), w = new Float64Array(n);
+  for (let k = 0; k + 2 < n; k++) {
+    let square = 0;
+    for (let i = k + 1; i < n; i++) square += (v[i] = A[i * n + k]) ** 2;
+    beside[k] = v[k + 1] > 0 ? -Math.sqrt(square) : Math.sqrt(square);
+    const weight = square - beside[k] * v[k + 1]; // half of |v|², once the next line is done
+    v[k + 1] -= beside[k];
+    if (weight === 0) continue;
+    let along = 0;
+    for (let i = k + 1; i < n; i++) {
+      let sum = 0;
+      for (let j = k + 1; j < n; j++) sum += A[i * n + j] * v[j];
+      w[i] = sum / weight;
+      along += w[i] * v[i];
+    }
+    for (let i = k + 1; i < n; i++) w[i] -= (along / (2 * weight)) * v[i];
+    for (let i = k + 1; i < n; i++) for (let j = k + 1; j < n; j++) A[i * n + j] -= v[i] * w[j] + w[i] * v[j];
   }
-  for (let k = 0; k < n; k++) {
-    const x = A[p * n + k], y = A[q * n + k];
-    A[p * n + k] = c * x - s * y;
-    A[q * n + k] = s * x + c * y;
-  }
+  if (n > 1) beside[n - 2] = A[n * n - 2];
+  return { diagonal: Float64Array.from({ length: n }, (_, i) => A[i * n + i]), beside };
 }
 
 export function dot(a, b) {

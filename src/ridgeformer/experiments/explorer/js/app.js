@@ -7,7 +7,7 @@ import { Curve } from "curve";
 import { ExactRidge } from "kernels";
 import { Inside } from "inside";
 import { load, Model } from "models";
-import { format, parse, pointsOf, writePoints } from "state";
+import { format, inPlane, parse, pointsOf, writePoints } from "state";
 import { Tour } from "guide";
 import { worlds } from "worlds";
 import { bytesOf } from "files";
@@ -64,15 +64,15 @@ function promptOf(count) {
 async function passOf(shown, prompt, exact) {
   const file = fileOf(shown), model = await load(file);
   const steps = model.certificate?.looped ? state.steps || 30 : Infinity;
-  const why = model.refusal(prompt.phi, prompt.y, exact.top);
+  const why = model.refusal(prompt.phi, exact.top());
   if (why) return { shown, file, model, why, readings: [], steps };
   const off = offOf(shown, model, steps);
   const run = model.run(prompt.phi, prompt.y, prompt.queries, { steps, off });
-  const own = file.ridge === null || file.ridge === prompt.ridge ? exact.ridge
+  const own = file.ridge === null || file.ridge === prompt.ridge ? exact
     : new ExactRidge(prompt.phi, prompt.y, prompt.queries, prompt.kernel, file.ridge);
   const size = largest(own.predictions) || 1;
   const errors = run.readings.map((r) => [r.step, largest(r.values, own.predictions) / size]);
-  return { shown, file, model, steps, ...run, errors, own, size };
+  return { shown, file, model, steps, ...run, errors, bound: boundOf(file.bound, model, own, errors, size) };
 }
 
 /** The heads that are switched off: by block and number, or all that have a role. */
@@ -95,26 +95,19 @@ function offOf(shown, model, steps) {
 
 async function compute(count = REST) {
   const prompt = promptOf(count);
-  const ridge = new ExactRidge(prompt.phi, prompt.y, prompt.queries, prompt.kernel, prompt.ridge);
-  const exact = { ridge, top: 0, condition: 0 };
-  if (count === REST) {
-    const { top, condition } = ridge.spectrum();
-    Object.assign(exact, { top, condition });
-  } else exact.top = trace(ridge);
+  const exact = new ExactRidge(prompt.phi, prompt.y, prompt.queries, prompt.kernel, prompt.ridge);
   const main = await passOf(entry(state.model), prompt, exact);
   const trained = state.trained === "none" ? null : await passOf(entry(state.trained), prompt, exact);
-  result = { prompt, exact, main, trained, whole: count === REST };
+  result = { prompt, exact, main, trained };
 }
 
-/** A bound on λ_max(K) that costs nothing, for the time of a drag; at rest the eigenvalue itself is taken. */
-function trace({ K, k }) {
-  let norm = 0;
-  for (let i = 0; i < k; i++) {
-    let row = 0;
-    for (let j = 0; j < k; j++) row += K[i * k + j] ** 2;
-    norm += row;
-  }
-  return Math.min(Math.sqrt(norm), result?.exact.top || Math.sqrt(norm));
+/** What the theorems allow after each step, [[step, error]], as a share of the largest prediction; null if they are silent. */
+function boundOf(bound, model, own, errors, size) {
+  if (!bound) return null;
+  const { condition, scale } = own.system(model.certificate.space === "feature" ? model.features : null);
+  const root = Math.sqrt(condition), rate = (root - 1) / (root + 1);
+  const factor = (t) => (bound.factors ? bound.factors[t] : (2 * rate ** t) / (1 + rate ** (2 * t)));
+  return errors.map(([t]) => [t, (scale / size) * factor(t)]);
 }
 
 function inside() {
@@ -150,8 +143,8 @@ function draw() {
     const ys = pass === looked ? scrubbed.values : pass.predictions;
     curves.push({ xs, ys, kind: kindOf(pass) });
   }
-  curves.push({ xs, ys: exact.ridge.predictions, kind: "exact" });
-  curve.show(points, state.selected, curves);
+  curves.push({ xs, ys: exact.predictions, kind: "exact" });
+  curve.show(points, state.selected, curves, (looked === main ? scrubbed : main.readings.at(-1))?.ahead ?? []);
   part("refusal").textContent = main.why ? `The compiled model refuses this prompt: ${main.why}. That is outside its certificate.` : "";
   drawErrors(looked, scrubbed);
   if (!looked.why) panels.show(looked, position, scrubbed, state, prompt);
@@ -163,26 +156,12 @@ function kindOf(pass) {
 }
 
 function drawErrors(looked, scrubbed) {
-  const { main, trained, exact, whole } = result;
+  const { main, trained } = result;
   const series = [];
-  if (!main.why) {
-    const factors = factorsOf(main.file.bound, exact.condition, main.errors);
-    if (factors && whole) {
-      const scale = main.own.scale() / main.size;
-      series.push({ kind: "bound", points: main.errors.map(([t]) => [t, scale * factors[t]]) });
-    }
-    series.push({ kind: "compiled", points: main.errors });
-  }
+  if (main.bound) series.push({ kind: "bound", points: main.bound });
+  if (!main.why) series.push({ kind: "compiled", points: main.errors });
   if (trained) series.push({ kind: "trained", points: trained.errors });
   errorChart(part("errors").querySelector(".plot"), series, scrubbed?.step ?? null, "step, or layer of the trained model");
-}
-
-/** What a theorem allows after each step, as a share of the first error; null where there is none. */
-function factorsOf(bound, condition, errors) {
-  if (!bound) return null;
-  if (bound.factors) return bound.factors;
-  const root = Math.sqrt(condition), rate = (root - 1) / (root + 1);
-  return errors.map(([t]) => Math.min(1, bound.times * rate ** t));
 }
 
 /** What one label does, found by turning it. */
@@ -192,7 +171,7 @@ function drawInfluence() {
   if (!(i >= 0 && i < points.length)) return plot.replaceChildren();
   const y = Float64Array.from(prompt.y);
   y[i] = Math.abs(y[i]) > 0.2 ? -y[i] : y[i] + 1;
-  const curves = [{ kind: "exact", ys: exact.ridge.influence(i) }];
+  const curves = [{ kind: "exact", ys: exact.influence(i) }];
   for (const pass of [trained, main]) {
     if (!pass || pass.why) continue;
     const before = Float64Array.from(pass.predictions);
@@ -258,14 +237,13 @@ function edited(next, dragging = false) {
   return refresh({ dragging });
 }
 
-const clip = (value, most) => Math.max(-most, Math.min(most, Math.round(1000 * value) / 1000));
 const edits = {
   add: (x, y) => {
     if (points.length >= SHOWN.most) return;
     state.selected = points.length;
-    edited([...points, [clip(x, 1), clip(y, 3)]]);
+    edited([...points, inPlane(x, y)]);
   },
-  move: (i, x, y, done) => edited(points.map((p, j) => (j === i ? [clip(x, 1), clip(y, 3)] : p)), !done),
+  move: (i, x, y, done) => edited(points.map((p, j) => (j === i ? inPlane(x, y) : p)), !done),
   select: (i) => state.selected !== i && choose({ selected: i }),
   flip: (i) => edited(points.map(([x, y], j) => (j === i ? [x, -y] : [x, y]))),
   remove: (i) => points.length > 1 && edited(points.filter((_, j) => j !== i)),
@@ -295,6 +273,7 @@ globalThis.explorer = {
   load: (config, base64) => new Model(config, bytesOf(base64)),
   open: (name, i = 0) => load(entry(name).files[i]),
   state: () => ({ ...state }),
+  errors: () => ({ errors: result.main.errors, bound: result.main.bound, refused: result.main.why ?? null }),
   choose,
   async drags(count) {
     const took = [];

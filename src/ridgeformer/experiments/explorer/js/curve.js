@@ -3,6 +3,7 @@
 import { path, scale, svg } from "draw";
 import { round } from "random";
 
+const STILL = 8; // a finger or a mouse that moved by fewer pixels meant to tap
 const SIZE = { width: 720, height: 400, left: 34, right: 10, top: 10, bottom: 26 };
 
 export class Curve {
@@ -16,11 +17,15 @@ export class Curve {
       "aria-label": "Examples, and the functions fitted to them" });
     this.lines = svg("g");
     this.dots = svg("g");
-    this.svg.append(this.axes(), this.lines, this.dots);
+    this.svg.append(svg("g", { id: "curve-all" }, this.axes(), this.lines, this.dots)); // the tour shows it again
     root.replaceChildren(this.svg);
     this.svg.addEventListener("pointerdown", (event) => this.press(event));
+    // A finger on a dot drags it; elsewhere it scrolls the page.
+    const hold = (event) => event.target.closest(".dot") && event.preventDefault();
+    this.svg.addEventListener("touchstart", hold, { passive: false });
     this.svg.addEventListener("pointermove", (event) => this.drag(event));
-    for (const end of ["pointerup", "pointercancel"]) this.svg.addEventListener(end, () => this.drop());
+    this.svg.addEventListener("pointerup", (event) => this.drop(event));
+    this.svg.addEventListener("pointercancel", () => this.drop(null)); // the page is scrolled instead
   }
 
   axes() {
@@ -38,15 +43,19 @@ export class Curve {
     return group;
   }
 
-  /** curves: [{xs, ys, kind}], the later ones above the earlier. */
-  show(points, selected, curves) {
+  /** curves: [{xs, ys, kind}], the later ones above the earlier; `ahead` is what was predicted at each example. */
+  show(points, selected, curves, ahead) {
     const { height, top, bottom } = SIZE;
     this.points = points;
     this.lines.replaceChildren(...curves.map(({ xs, ys, kind }) => {
       const line = Array.from(xs, (x, i) => [this.x(x), this.y(ys[i])]);
       return svg("path", { d: path(line, top, height - bottom), class: `line ${kind}` });
+    }), ...ahead.map((y, i) => {
+      const [cx, cy] = [this.x(points[i][0]), Math.min(height - bottom, Math.max(top, this.y(y)))];
+      return svg("circle", { cx: cx.toFixed(1), cy: cy.toFixed(1), r: 5, class: "ahead" });
     }));
     const old = this.dots.children;
+    const focused = this.dots.contains(document.activeElement);
     if (old.length !== points.length) this.dots.replaceChildren(...points.map((_, i) => this.dot(i)));
     points.forEach(([x, y], i) => {
       const dot = this.dots.children[i];
@@ -55,6 +64,7 @@ export class Curve {
       dot.setAttribute("tabindex", i === selected || (selected < 0 && i === 0) ? 0 : -1);
       dot.setAttribute("aria-label", `Example ${i + 1} of ${points.length}: x ${round(x)}, label ${round(y)}`);
     });
+    if (focused && !this.dots.contains(document.activeElement)) old[Math.max(0, selected)]?.focus();
   }
 
   dot(i) {
@@ -96,14 +106,14 @@ export class Curve {
 
   press(event) {
     const dot = event.target.closest(".dot");
-    const [x, y] = this.at(event);
+    this.tapped = dot ? null : event;
     if (dot) {
       this.held = [...this.dots.children].indexOf(dot);
       this.moved = false;
       this.svg.setPointerCapture(event.pointerId);
       this.on.select(this.held);
       event.preventDefault();
-    } else if (Math.abs(x) <= 1 && Math.abs(y) <= 3) this.on.add(x, y);
+    }
   }
 
   drag(event) {
@@ -112,8 +122,13 @@ export class Curve {
     this.on.move(this.held, ...this.at(event), false);
   }
 
-  drop() {
+  drop(event) {
     if (this.held !== undefined && this.moved) this.on.move(this.held, ...this.points[this.held], true);
     this.held = undefined;
+    const { tapped } = this;
+    this.tapped = null;
+    if (!event || !tapped || Math.hypot(event.clientX - tapped.clientX, event.clientY - tapped.clientY) > STILL) return;
+    const [x, y] = this.at(event);
+    if (Math.abs(x) <= 1 && Math.abs(y) <= 3) this.on.add(x, y);
   }
 }

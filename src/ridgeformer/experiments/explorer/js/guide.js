@@ -1,6 +1,6 @@
 // The tour's box: it points at a part of the page and moves from stop to stop.
 
-import { html } from "draw";
+import { html, svg } from "draw";
 import { STOPS } from "tour";
 
 export class Tour {
@@ -32,16 +32,23 @@ export class Tour {
     const last = stop === STOPS.length;
     const buttons = html("div", { class: "buttons" }, ...(stop > 1 ? [button("Back", stop - 1)] : []),
       button(last ? "Done" : "Next", last ? 0 : stop + 1), ...(last ? [] : [button("End the tour", 0)]));
-    this.box.replaceChildren(html("p", { class: "count" }, `${stop} of ${STOPS.length}`), html("h2", {}, title), html("p", {}, text), buttons);
+    this.box.replaceChildren(html("p", { class: "count" }, `${stop} of ${STOPS.length}`), html("h2", {}, title), ...(part === "picture" ? [] : [this.picture()]), html("p", {}, text), buttons);
     this.box.hidden = false;
     this.point(this.part(part));
     buttons.querySelector(last ? "button" : "button:nth-last-child(2)").focus({ preventScroll: true });
   }
 
+  /** The picture again, small and alive, since what the words speak of may be elsewhere on the page. */
+  picture() {
+    return svg("svg", { viewBox: "0 0 720 400", class: "again", role: "img", "aria-label": "The picture, small" }, svg("use", { href: "#curve-all" }));
+  }
+
   point(target) {
     document.querySelectorAll(".pointed").forEach((e) => e.classList.remove("pointed"));
     target?.classList.add("pointed");
-    target?.scrollIntoView({ block: "center", behavior: "auto" });
+    target?.scrollIntoView({ block: "start", behavior: "auto" });
+    const box = target?.getBoundingClientRect();
+    this.box.classList.toggle("left", Boolean(box) && box.left > innerWidth / 2);
   }
 
   end() {

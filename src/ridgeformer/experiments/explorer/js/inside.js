@@ -4,6 +4,8 @@ import { fill, html } from "draw";
 import { heat } from "heat";
 import { blockWords, headName, pretty, trainedWords } from "words";
 
+const MOST_NAMES = 24;
+
 export class Inside {
   constructor(part, choose) {
     Object.assign(this, { part, choose });
@@ -13,7 +15,8 @@ export class Inside {
     this.head = document.getElementById("head");
     this.token.addEventListener("change", () => choose({ token: this.token.value }));
     this.head.addEventListener("change", () => choose({ head: Number(this.head.value) }));
-    this.stream.addEventListener("pointermove", (event) => this.tell(event));
+    for (const kind of ["pointermove", "pointerdown"]) this.stream.addEventListener(kind, (event) => this.tell(event));
+    this.stream.addEventListener("keydown", (event) => this.step(event));
     document.getElementById("all-on").addEventListener("click", () => choose({ off: "" }));
   }
 
@@ -31,7 +34,7 @@ export class Inside {
     const step = looked.shown.trained ? "" : `, step ${scrubbed.step} is complete`;
     const title = position ? `After layer ${position} of ${last}${step}` : `Before the first of ${last} layers`;
     let sentences = ["Every token holds its features, and an example its label. Nothing is predicted yet."];
-    if (described) sentences = blockWords(described);
+    if (described) sentences = blockWords(described, looked.model.certificate.space);
     else if (position) sentences = trainedWords(looked.errors[position - 1][1], looked.errors[position][1]);
     this.part("words").replaceChildren(html("h3", {}, title), ...sentences.map((s) => html("p", {}, s)));
   }
@@ -57,16 +60,18 @@ export class Inside {
     const { looked, position, state } = this, { pass, model } = looked;
     const d = model.config.d_model, tokens = this.tokens();
     fill(this.token, tokens.map(([value, label]) => [value, label]));
-    const chosen = tokens.find(([value]) => value === state.token) ?? tokens[0];
+    const first = model.layout === "pairs" ? 0 : pass.context - pass.registers - 2; // a decoder's first place sees nothing
+    const chosen = tokens.find(([value]) => value === state.token) ?? tokens[first];
     this.token.value = chosen[0];
     this.row = chosen[2];
     const last = 2 * position;
     heat(this.stream, pass.streams.length, d,
       (r, c) => (r <= last ? pass.streams[r][this.row * d + c] : NaN), { logarithmic: true, marked: last });
     this.columns = this.columnNames(chosen[0][0]);
-    const names = this.columns ? [...new Set(this.columns.flat())].map(pretty).join(", ") : "";
-    this.part("stream").querySelector(".legend").textContent = names
-      ? `Its columns hold in turn: ${names}.` : `${d} columns, which mean nothing one by one: training chose the basis.`;
+    const names = [...new Set((this.columns ?? []).flat().map((name) => pretty(name).replace(/\[\d+\]$/, "")))];
+    const rest = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} others, which the pointer tells` : "";
+    this.part("stream").querySelector(".legend").textContent = names.length
+      ? `Its columns hold in turn: ${names.slice(0, MOST_NAMES).join(", ")}${rest}.` : `${d} columns, which mean nothing one by one: training chose the basis.`;
   }
 
   columnNames(kind) {
@@ -76,10 +81,25 @@ export class Inside {
 
   /** Says what is under the pointer. */
   tell(event) {
+    const { pass, model } = this.looked, box = this.stream.getBoundingClientRect();
+    this.name(Math.floor(((event.clientX - box.left) / box.width) * model.config.d_model),
+      Math.floor(((event.clientY - box.top) / box.height) * pass.streams.length));
+  }
+
+  /** The same by keyboard: arrow keys go to the cells beside. */
+  step(event) {
+    const move = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    const [column, place] = this.cell ?? [0, 2 * this.position];
+    this.name(column + move[0], place + move[1]);
+  }
+
+  name(column, place) {
     const { pass, model } = this.looked, d = model.config.d_model;
-    const box = this.stream.getBoundingClientRect();
-    const column = Math.min(d - 1, Math.floor(((event.clientX - box.left) / box.width) * d));
-    const place = Math.min(pass.streams.length - 1, Math.floor(((event.clientY - box.top) / box.height) * pass.streams.length));
+    column = Math.max(0, Math.min(d - 1, column));
+    place = Math.max(0, Math.min(pass.streams.length - 1, place));
+    this.cell = [column, place];
     const where = place === 0 ? "as embedded" : `after the ${place % 2 ? "attention" : "MLP"} of layer ${Math.ceil(place / 2)}`;
     const names = this.columns?.[column]?.map(pretty).join(", ") || "";
     const value = pass.streams[place][this.row * d + column];
@@ -95,7 +115,10 @@ export class Inside {
     fill(this.head, names.map((name, h) => [String(h), name]));
     const head = Math.min(state.head, Math.max(0, used - 1));
     this.head.value = String(head);
+    const places = () => [...list.querySelectorAll("input, button")];
+    const focused = places().indexOf(document.activeElement);
     list.replaceChildren(...names.map((name, h) => this.box(name, `${position - 1}.${h}`, described?.attention[h]?.roles[0])));
+    places()[focused]?.focus(); // whoever works by keyboard stays where they are
     const note = this.part("heads").querySelector(".note");
     if (!position) note.textContent = "Move to a layer to see its heads.";
     else note.textContent = used ? "" : "No head of this layer does anything.";
@@ -126,6 +149,7 @@ export class Inside {
   showMap(pass, model, head) {
     const figure = this.part("attention");
     figure.querySelector(".wide").hidden = head < 0;
+    figure.querySelector(".choice").hidden = head < 0;
     figure.querySelector(".none").hidden = head >= 0;
     if (head < 0) return;
     const scores = model.transformer.attention(pass, this.position - 1, head);

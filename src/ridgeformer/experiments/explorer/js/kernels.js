@@ -1,6 +1,6 @@
 // Kernels by their names in saved models, and the exact ridge regression with them.
 
-import { dot, eigenvalues, largest, solver } from "algebra";
+import { dot, largest, solver, spectrum } from "algebra";
 
 const kernels = {
   linear: () => dot,
@@ -28,6 +28,7 @@ export class ExactRidge {
     for (let i = 0; i < k; i++) A[i * k + i] += ridge;
     Object.assign(this, { k, ridge, A, y, solve: solver(A, k) });
     this.rows = queries.map((x) => Float64Array.from(phi, (z) => kernel(z, x)));
+    this.own = queries.map((x) => kernel(x, x));
     this.alpha = this.solve(y);
     this.predictions = Float64Array.from(this.rows, (row) => dot(row, this.alpha));
   }
@@ -40,16 +41,31 @@ export class ExactRidge {
     return Float64Array.from(this.rows, (row) => dot(row, weights));
   }
 
-  /** λ_max(K) and cond(A). */
-  spectrum() {
-    const values = eigenvalues(this.K, this.k);
-    const top = values[this.k - 1];
-    return { top, condition: (top + this.ridge) / (Math.max(values[0], 0) + this.ridge) };
+  /** λ_max(K). */
+  top() {
+    return this.eigenvalue(this.k - 1);
   }
 
-  /** The largest √(k(x)ᵀA⁻¹k(x)) · ‖α*‖_A over the queries, which every bound on a prediction begins with. */
-  scale() {
-    const energy = Math.sqrt(Math.max(0, dot(this.y, this.alpha)));
-    return energy * largest(Float64Array.from(this.rows, (row) => Math.sqrt(dot(row, this.solve(row)))));
+  /** The eigenvalues of K by their places in rising order. */
+  eigenvalue(place) {
+    this.found ??= spectrum(this.K, this.k);
+    return this.found(place);
+  }
+
+  /**
+   * The condition number of the system that is solved, and the largest |query|·|solution| in its norms, with which
+   * every bound on a prediction begins. The system is A α = y, or in feature space M w = Φᵀy with
+   * M = ΦᵀΦ + λ: there |Φᵀy|² in the norm of M⁻¹ is yᵀKα = yᵀ(y − λα), and |φ|² is (k(x, x) − k(x)ᵀA⁻¹k(x))/λ.
+   */
+  system(features = null) {
+    const { k, ridge, y, alpha, rows } = this, own = Float64Array.from(rows, (row) => dot(row, this.solve(row)));
+    const dual = features === null, place = dual ? 0 : k - features;
+    const least = place < 0 ? 0 : Math.max(0, this.eigenvalue(place));
+    const energy = dual ? dot(y, alpha) : dot(y, y) - ridge * dot(y, alpha);
+    const queries = dual ? own : own.map((value, i) => (this.own[i] - value) / ridge);
+    return {
+      condition: (this.top() + ridge) / (least + ridge),
+      scale: Math.sqrt(Math.max(0, energy) * largest(queries)),
+    };
   }
 }

@@ -1,6 +1,9 @@
 // How a prompt becomes tokens, [φ | y | is_support | is_aggregator | is_query], and which rows answer queries.
 
-/** {tokens, context} of a prompt: phi is k rows of p numbers, y has k entries, queries are q rows. */
+/**
+ * {tokens, context, ahead} of a prompt: phi is k rows of p numbers, y has k entries, queries are q rows. `ahead` are
+ * the tokens of the context that hold an input before its target, where a decoder predicts it.
+ */
 export function tokensOf(layout, phi, y, queries, features) {
   return layouts[layout](phi, y, queries, features);
 }
@@ -32,7 +35,7 @@ const layouts = {
     phi.forEach((x, i) => rows.add(x, y[i], SUPPORT));
     rows.add(null, null, AGGREGATOR);
     queries.forEach((x) => rows.add(x, null, QUERY));
-    return { tokens: rows.all(), context: phi.length + 1 };
+    return { tokens: rows.all(), context: phi.length + 1, ahead: [] };
   },
   alternating(phi, y, queries, features) {
     const rows = filled(features);
@@ -41,6 +44,6 @@ const layouts = {
       rows.add(x, y[i], SUPPORT);
     });
     queries.forEach((x) => rows.add(x, null, QUERY));
-    return { tokens: rows.all(), context: 2 * phi.length };
+    return { tokens: rows.all(), context: 2 * phi.length, ahead: phi.map((_, i) => 2 * i) };
   },
 };

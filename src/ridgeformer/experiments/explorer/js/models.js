@@ -23,16 +23,16 @@ export class Model {
 
   /** One forward pass: the streams, and the predictions that can be read off them. */
   run(phi, y, queries, { steps = Infinity, off } = {}) {
-    const { tokens, context } = tokensOf(this.layout, phi, y, queries, this.features);
+    const { tokens, context, ahead } = tokensOf(this.layout, phi, y, queries, this.features);
     const options = { loops: this.loops(steps), off, reuse: this.buffers };
     const pass = this.transformer.run(tokens, context, options);
     this.buffers = pass;
-    const found = readings(this.transformer, pass, this.config.sites, steps);
+    const found = readings(this.transformer, pass, this.config.sites, steps, ahead);
     return { pass, readings: found, predictions: this.transformer.readout(pass.streams.at(-1), pass.context) };
   }
 
   /** Why the model does not take this prompt, in words; null if it does. */
-  refusal(phi, y, top) {
+  refusal(phi, top) {
     const c = this.certificate;
     if (!c) return null;
     const norm = Math.max(...phi.map((x) => Math.hypot(...x)));

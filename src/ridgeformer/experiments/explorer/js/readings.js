@@ -24,24 +24,26 @@ export function entriesOf(entries, steps) {
   return found.filter((entry) => entry.step <= steps);
 }
 
-/** [{step, place, values}] in order: at the steps a file names, or else at every layer through its last weights. */
-export function readings(transformer, pass, sites, steps) {
+/**
+ * [{step, place, values, ahead}] in order: at the steps a file names, or else at every layer through its last weights.
+ * `values` are at the queries, `ahead` at the rows of the context that are given.
+ */
+export function readings(transformer, pass, sites, steps, rows = []) {
   if (!sites) {
     return Array.from({ length: pass.order.length + 1 }, (_, l) => ({
-      step: l, place: 2 * l, values: transformer.readout(pass.streams[2 * l], pass.context),
+      step: l, place: 2 * l, values: transformer.readout(pass.streams[2 * l], pass.context), ahead: null,
     }));
   }
   const { d_model: d } = transformer.config;
   return entriesOf(sites.predictions, steps).map((entry) => {
     const place = placeOf(entry.site);
     const stream = entry.through ? exit(transformer, pass, place, entry) : pass.streams[place];
-    const values = new Float64Array(pass.n - pass.context);
-    for (let i = 0; i < values.length; i++) {
-      const row = (pass.context + i) * d;
-      values[i] = stream[row + entry.columns[0]] * (entry.scale ?? 1);
-      if (entry.over) values[i] /= stream[row + entry.over[0]];
-    }
-    return { step: entry.step, place, values };
+    const at = (row) => {
+      const value = stream[row * d + entry.columns[0]] * (entry.scale ?? 1);
+      return entry.over ? value / stream[row * d + entry.over[0]] : value;
+    };
+    const values = Float64Array.from({ length: pass.n - pass.context }, (_, i) => at(pass.context + i));
+    return { step: entry.step, place, values, ahead: rows.map((i) => at(pass.registers + i)) };
   });
 }
 

@@ -43,8 +43,13 @@ export function format(state) {
 /** The examples: as the reader drew them, or as the seed draws them. */
 export function pointsOf(state) {
   const drawn = state.points.split("_").filter(Boolean).map((pair) => pair.split(",").map(Number));
-  const sound = drawn.filter((p) => p.length === 2 && p.every(Number.isFinite)).slice(0, 64);
+  const sound = drawn.filter((p) => p.length === 2 && p.every(Number.isFinite)).slice(0, 64).map(([x, y]) => inPlane(x, y));
   return sound.length ? sound : examples(state.count, state.noise, state.seed);
+}
+
+/** The nearest point of the picture. */
+export function inPlane(x, y) {
+  return [round(Math.max(-1, Math.min(1, x))), round(Math.max(-3, Math.min(3, y)))];
 }
 
 export function writePoints(points) {

@@ -2,6 +2,11 @@
 
 import { short } from "draw";
 
+// In feature space a token reads only what comes before it, and the product is with a matrix of features.
+const IN_FEATURES = {
+  matvec: (does) => `every token reads the pairs before it and gets ${does}, where the matrix is ΦᵀΦ of those pairs`,
+  target: (does) => `every token reads the pairs before it and adds up features times labels: ${does}`,
+};
 const HEADS = {
   matvec: (does) => `every token reads all examples and gets its entry of ${does}, the product with the kernel matrix`,
   reduction: (does) => `the aggregator adds up one number over all examples: ${does}`,
@@ -22,11 +27,12 @@ export function headName(head) {
 }
 
 /** Sentences on a block of a compiled model. */
-export function blockWords(layer) {
+export function blockWords(layer, space) {
+  const heads = space === "feature" ? { ...HEADS, ...IN_FEATURES } : HEADS;
   const sentences = [];
   for (const head of layer.attention) {
-    const role = head.roles.find((r) => r in HEADS);
-    sentences.push(`Attention: ${role ? HEADS[role](pretty(head.does)) : pretty(head.does)}.`);
+    const role = head.roles.find((r) => r in heads);
+    sentences.push(`Attention: ${role ? heads[role](pretty(head.does)) : pretty(head.does)}.`);
   }
   const parts = { table: [], product: [], linear: [], gone: [] };
   for (const { does, kind } of layer.mlp) {
