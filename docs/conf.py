@@ -44,9 +44,10 @@ html_theme_options = {"top_of_page_buttons": []}
 pygments_style = "friendly"
 pygments_dark_style = "monokai"
 
-# Formulas are drawn by the copy of MathJax that the site holds; without its menu, which would fetch more of it.
+# Formulas are drawn by the copy of MathJax that the site holds, where they come into view: the theorems have thousands.
+# There is no menu, which would fetch more of it.
 mathjax_path = "mathjax/tex-chtml.js"
-mathjax3_config = {"options": {"enableMenu": False}}
+mathjax3_config = {"loader": {"load": ["ui/lazy"]}, "options": {"enableMenu": False}}
 
 autodoc_default_options = {
     "members": True,

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGE = "sphinx-mathjax-offline"
-PARTS = ("tex-chtml.js", "output/chtml/fonts/woff-v2", "input/tex/extensions")
-"""What reads TeX and draws it with its own fonts. The package has all of MathJax, ten times as much."""
+PARTS = ("tex-chtml.js", "output/chtml/fonts/woff-v2", "input/tex/extensions", "ui/lazy.js")
+"""What reads TeX and draws it with its own fonts, where it comes into view. The package has all of MathJax, ten times as much."""
 
 
 def write_mathjax(folder: Path) -> None:
