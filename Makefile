@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 THREADS := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test test-portable test-pages test-slow test-wheel test-python mutants package lint bench docs clean
+.PHONY: demo test test-portable test-pages test-slow test-wheel test-python mutants package lint bench docs site test-site clean
 
 demo: .venv/base.stamp
 	$(BIN)/ridgeformer demo
@@ -72,6 +72,14 @@ docs: .venv/base.stamp
 	$(BIN)/python -m ridgeformer.compiler.catalogue
 	$(BIN)/python -m ridgeformer.experiments.theorems.statements.document
 
+# The documentation site, in build/site: every tutorial run, and no warning.
+site: .venv/site.stamp
+	$(THREADS) $(BIN)/python -m docs.building
+
+# Every link, every formula, and the search of the site, in a browser that is off the network; and the snippets of the documents.
+test-site: site
+	$(THREADS) $(BIN)/python -m pytest -n 2 -m site tests/site
+
 .venv/base.stamp: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
@@ -79,6 +87,10 @@ docs: .venv/base.stamp
 
 .venv/dev.stamp: .venv/base.stamp
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,export,gp,cluster,lm]"
+	touch $@
+
+.venv/site.stamp: .venv/dev.stamp
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	touch $@
 
 clean:

@@ -37,6 +37,8 @@ FARTHEST = 5.0
 
 @dataclass(frozen=True)
 class End:
+    """A predictor without steps, and how much of the model's predictions it explains."""
+
     name: str
     fitted: dict[str, float]
     """The numbers that were fitted."""

@@ -17,6 +17,8 @@ from ridgeformer.transformer.attention import Attention
 
 @dataclass(frozen=True)
 class HeadEffect:
+    """What one head of a compiled model moves when it is silenced."""
+
     layer: int
     head: int
     does: str

@@ -111,6 +111,8 @@ class Interchange:
 
 @dataclass(frozen=True)
 class Interchanges:
+    """Interventions that exchange a candidate's state between prompts, and what a model made of them."""
+
     subject: str
     candidate: str
     prompts: int

@@ -69,6 +69,8 @@ class Score:
 
 @dataclass(frozen=True)
 class Probe:
+    """One vector or scalar of a solver, and how well a probe finds it in the stream, with controls."""
+
     name: str
     step: int
     found: Score

@@ -66,6 +66,8 @@ class HeadRemoval:
 
 @dataclass(frozen=True)
 class HeadRemovals:
+    """Which products of a solver the heads of a model are like, by what their removal changes."""
+
     subject: str
     candidate: str
     where: Where

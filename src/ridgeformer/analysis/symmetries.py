@@ -61,6 +61,8 @@ class OutOfRange:
 
 @dataclass(frozen=True)
 class Symmetries:
+    """How a model answers prompts that were changed in ways that leave ridge regression as it is."""
+
     symmetries: tuple[Symmetry, ...]
     out_of_range: tuple[OutOfRange, ...]
 

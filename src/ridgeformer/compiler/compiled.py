@@ -39,6 +39,8 @@ class HeadSite:
 
 @dataclass(frozen=True)
 class CompiledModel:
+    """A transformer whose weights were compiled, its certificate, and where its iterates live."""
+
     transformer: Transformer
     certificate: Certificate
     sites: dict[str, Any]

@@ -14,6 +14,8 @@ from ridgeformer.kernels.projected import PROJECTION_HELP, Projected
 
 @dataclass(frozen=True, eq=False)
 class Exponential(Projected):
+    """exp(⟨Ua, Ub⟩/τ), which softmax attention makes as it is; U is the identity when left out."""
+
     temperature: float = field(
         default=1.0, metadata={"help": "τ of the exponential kernel exp(⟨Ua, Ub⟩/τ)."}
     )

@@ -14,6 +14,8 @@ from ridgeformer.kernels.feature_map import FeatureMap
 
 @dataclass(frozen=True)
 class Gaussian(Kernel):
+    """exp(−|a − b|²/2ℓ²), which softmax attention makes."""
+
     lengthscale: float = field(default=1.0, metadata={"help": "ℓ of the Gaussian kernel."})
 
     name = "gaussian"

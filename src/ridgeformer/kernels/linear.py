@@ -15,6 +15,8 @@ from ridgeformer.kernels.projected import PROJECTION_HELP, Projected
 
 @dataclass(frozen=True, eq=False)
 class Linear(Projected):
+    """⟨Ua, Ub⟩, which linear attention makes; U is the identity when left out."""
+
     projection: Float[Tensor, "m p"] | None = field(
         default=None, metadata={"help": PROJECTION_HELP}
     )

@@ -16,6 +16,8 @@ from ridgeformer.types import Refusal
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
+    """(⟨a, b⟩ + offset)^degree, a dot product of monomials; the degree is at most 3."""
+
     degree: int = field(default=2, metadata={"help": "Degree of the polynomial kernel."})
     offset: float = field(default=1.0, metadata={"help": "Offset of the polynomial kernel."})
 

@@ -17,6 +17,8 @@ PROJECTION_HELP = "An .npy file with U [m, p]: the kernel sees Uφ alone."
 
 
 class Projected(Kernel, ABC):
+    """A kernel that sees its inputs through a matrix U, which a compiled model has in its embedding."""
+
     projection: Float[Tensor, "m p"] | None
     """U; the identity when left out."""
 

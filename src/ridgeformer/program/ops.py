@@ -20,6 +20,8 @@ Kind = Literal["vector", "scalar", "token", "operator"]
 
 @dataclass(frozen=True)
 class Channel:
+    """A vector or scalar of a program."""
+
     index: int
     name: str
     """For people only: what the value is called in listings."""

@@ -93,6 +93,8 @@ class Scope:
 
 
 class TracingMachine(Machine):
+    """A machine that computes nothing: it records what a solver does as a program."""
+
     def __init__(
         self,
         ridge: float,

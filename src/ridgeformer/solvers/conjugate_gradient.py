@@ -36,6 +36,11 @@ class CGState(NamedTuple):
 
 @dataclass(frozen=True)
 class ConjugateGradient(Solver):
+    """Conjugate gradients, which are optimal among all methods of as many products with K.
+
+    Preconditioners are none, the diagonal (`jacobi`), and row sums (`row-sum`).
+    """
+
     precondition: Precondition = "none"
 
     name = "cg"

@@ -41,6 +41,8 @@ class PredictedCGState(NamedTuple):
 
 @dataclass(frozen=True)
 class PredictedCG(Solver):
+    """CG that predicts its curvature, in five layers a step instead of seven, with a second product with K."""
+
     name = "cg-predicted"
 
     def init(self, m: Machine) -> PredictedCGState:

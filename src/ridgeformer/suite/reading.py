@@ -86,6 +86,8 @@ class StoredCase:
 
 @dataclass(frozen=True)
 class Suite:
+    """A suite on the disk: its cases, and their answers where they are there."""
+
     path: Path
     cases: Mapping[str, StoredCase]
 

@@ -54,6 +54,7 @@ def read_predictions(path: str | Path, suite: Suite) -> dict[str, Answer]:
 
 
 def check_predictions(said: Any, suite: Suite, where: str = "predictions") -> dict[str, Answer]:
+    """The answers of a tool, case by case; what does not have the format of docs/suite.md is refused."""
     if not isinstance(said, dict) or said.get("format") != FORMAT:
         raise Refusal(f"{where} does not say format {FORMAT!r}: docs/suite.md has the format.")
     cases = said.get("cases")

@@ -126,6 +126,8 @@ def instrument(
 
 @dataclass(frozen=True)
 class Discount:
+    """How much less repeated examples count than new ones, in a model and in what it is compared with."""
+
     count: int
     ratio: Estimate
     """D of the model."""

@@ -101,6 +101,8 @@ def effect_of_drift(
 
 @dataclass(frozen=True, eq=False)
 class FrozenSubspace:
+    """Directions in which inputs differ most, relative to how much the same input moves."""
+
     basis: Float[Tensor, "p d"]
     """Orthonormal columns; `Linear(basis.mT)` is the kernel that sees features through them."""
     drift: Estimate

@@ -59,6 +59,8 @@ class BestRidge:
 
 @dataclass(frozen=True)
 class RidgeProfile:
+    """How well ridge regression with each λ agrees with a model."""
+
     ridges: tuple[float, ...]
     agreement: tuple[Estimate, ...]
     """The correlation of interactions for each λ."""

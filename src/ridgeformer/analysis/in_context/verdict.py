@@ -85,6 +85,8 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
+    """What the answers of a model are like, and the claims that this rests on."""
+
     kind: Kind
     why: str
     claims: dict[Kind, Claim]

@@ -31,6 +31,8 @@ NOTHING = 1e-6
 
 @dataclass(frozen=True)
 class View:
+    """States of a model as a kernel sees them: after which layer, and centred how."""
+
     kernel: Kernel
     layer: int = 0
     centre: Centre = "none"

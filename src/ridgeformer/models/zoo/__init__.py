@@ -11,6 +11,7 @@ MODELS = Path(__file__).parent / "models"
 
 
 def names() -> list[str]:
+    """The names of the shipped models."""
     return sorted(path.parent.name for path in MODELS.glob("*/config.json"))
 
 
@@ -23,6 +24,7 @@ def path_of(name: str) -> Path:
 
 
 def load(name: str) -> TrainedModel:
+    """A shipped model by its name."""
     return TrainedModel.load(path_of(name))
 
 
