@@ -129,6 +129,9 @@ def coloured(panel: Panel) -> list[tuple[Line, str]]:
     return pairs
 
 
+FAR = 1e3
+
+
 def values_of(line: Line) -> list[np.ndarray]:
     """The values, and the ends of their intervals where there are any."""
     bare = line.low is None or line.high is None
@@ -137,8 +140,9 @@ def values_of(line: Line) -> list[np.ndarray]:
 
 def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
     exact = shown = values_of(line)
-    if axes.clip and axes.y_limits is not None:
-        shown = [np.clip(v, *axes.y_limits) for v in exact]
+    if axes.y_limits is not None:
+        ends = axes.y_limits if axes.clip else far_beyond(axes.y_limits, axes.log_y)
+        shown = [np.clip(v, *ends) for v in exact]
     numbers = "%{customdata[0]:.3g}"
     if len(exact) > 1:
         numbers += " [%{customdata[1]:.3g}, %{customdata[2]:.3g}]"
@@ -153,6 +157,12 @@ def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
         "marker": marker, "error_y": error_bars(*shown),
         "customdata": np.stack(exact, axis=-1), "hovertemplate": "%{x:.4g}: " + numbers,
     }  # fmt: skip
+
+
+def far_beyond(limits: tuple[float, float], log: bool) -> tuple[float, float]:
+    """Where a line that leaves the picture may end: a browser draws no path to 10¹⁰⁰."""
+    low, high = limits
+    return (low / FAR, high * FAR) if log else (low - FAR * (high - low), high + FAR * (high - low))
 
 
 def bars(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
