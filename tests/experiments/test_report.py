@@ -132,6 +132,15 @@ def test_values_beyond_the_limits_are_drawn_at_the_edge_and_told_exactly():
     assert trace.customdata[1].tolist() == [1e6, 1e5, 1e7]
 
 
+@pytest.mark.parametrize("log", [True, False])
+def test_values_far_beyond_the_limits_end_where_a_browser_can_draw_them(log):
+    line = Line("f", [1.0, 2.0, 3.0], [1.0, 5.0, 1e250])
+    drawn = draw(Figure.of([line], Axes("t", "v", log_y=log, y_limits=(0.1, 10.0)))).data[0]
+    assert list(drawn.y[:2]) == [1.0, 5.0]
+    assert 10 < drawn.y[2] <= 1e5
+    assert drawn.customdata[2][0] == 1e250
+
+
 def test_a_picture_is_1200_pixels_wide():
     lines = [Line("line", [0, 1], [1, 2]), Line("circles", [0, 1], [1, 2], mode="markers")]
     image = png(Figure.of(lines, Axes("step", "|f_t − f*|")), "A title")

@@ -30,6 +30,8 @@ SHORT = 9
 """Letters in a line of a panel's title, however many panels are beside each other."""
 FEW_TICKS, MANY_TICKS = 5, 12
 """Ticks at every whole number, if there are no more of them in a panel or across a figure."""
+FAR = 1e3
+"""By how many times its limits a line that leaves the picture may be drawn beyond them."""
 SIGNED = 1e3
 """The residual stream is coloured by sign(v)·log10(1 + SIGNED·|v|)."""
 
@@ -142,8 +144,10 @@ def values_of(line: Line) -> list[np.ndarray]:
 
 
 def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
-    exact = values_of(line)
-    shown = within(exact, axes)
+    exact = shown = values_of(line)
+    if axes.y_limits is not None:
+        ends = axes.y_limits if axes.clip else far_beyond(axes.y_limits, axes.log_y)
+        shown = [np.clip(v, *ends) for v in exact]
     numbers = "%{customdata[0]:.3g}"
     if len(exact) > 1:
         numbers += " [%{customdata[1]:.3g}, %{customdata[2]:.3g}]"
@@ -160,14 +164,10 @@ def scatter(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def within(values: list[np.ndarray], axes: Axes) -> list[np.ndarray]:
-    """What is drawn of values beyond the limits: at the edge if `clip` asks for it, or far outside the frame,
-    because browsers refuse paths of any length."""
-    if axes.y_limits is None or (axes.log_y and not axes.clip):
-        return values
-    low, high = axes.y_limits
-    beyond = 0.0 if axes.clip else 9 * (high - low)
-    return [np.clip(v, low - beyond, high + beyond) for v in values]
+def far_beyond(limits: tuple[float, float], log: bool) -> tuple[float, float]:
+    """Where a line that leaves the picture may end: a browser draws no path to 10¹⁰⁰."""
+    low, high = limits
+    return (low / FAR, high * FAR) if log else (low - FAR * (high - low), high + FAR * (high - low))
 
 
 def bars(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:

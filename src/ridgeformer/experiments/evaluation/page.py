@@ -25,7 +25,7 @@ EXCESS = "excess risk"
 FLOOR, CEILING, LOWEST = 1e-5, 100.0, -0.25
 """An excess below FLOOR is drawn there; one above CEILING, or an R² below LOWEST, is not drawn."""
 SHIFTS = {
-    "condition number": "largest condition number of the inputs' covariance",
+    "condition number": "largest condition number of the inputs",
     "noise": "noise",
     "lengthscale": "lengthscale",
     "input scale": "scale of the inputs",
