@@ -51,7 +51,7 @@ def page(public: Public) -> str:
     up = "[Reference](index.md)"
     if public.home != "ridgeformer":
         up += f" › [{public.home}]({public.home}.md)"
-    shown = f"rf.{public.name}" if public.home == "ridgeformer" else public.dotted
+    shown = f"rf.{public.name}" if public.home == "ridgeformer" else public.name
     directive = f".. auto{kind}:: {public.home}::{public.name}"
     if public.home == "ridgeformer.sklearn":  # what they do is what estimators do
         directive += "\n   :inherited-members: BaseEstimator, RegressorMixin"
