@@ -219,20 +219,23 @@ def bad_numbers():
             "steps": ("0", "-1", "10001", "1" + 30 * "0"),
         },
         ("evaluate", "./trained", *FEW, "--out", "page"): {
-            "prompts": ("0", "7", "-1", "x"), "seed": ("-1", "1" + 30 * "0"), "steps": ("0", "-1"),
+            "prompts": ("0", "7", "-1", "x", "1" + 30 * "0"), "seed": ("-1", "1" + 30 * "0"), "steps": ("0", "-1"),
             "baseline": ("nothing",), "task": ("lineer",),
         },
         ("identify", "./trained", "--out", "page"): {
-            "prompts": ("0", "-1", "3"), "seed": ("-1",), "steps": ("3",), "task": ("lineer",),
+            "prompts": ("0", "-1", "3", "1" + 30 * "0"), "seed": ("-1",), "steps": ("3",), "task": ("lineer",),
         },
         ("identify", "./loop", "--task", "linear", "--out", "page"): {"steps": ("0", "10001")},
-        TRAIN: {"seed": ("-1", "1" + 30 * "0"), "threads": ("0", "-1", "x")},
+        TRAIN: {"seed": ("-1", "1" + 30 * "0"), "threads": ("0", "-1", "x", "1" + 30 * "0", "1" + 9 * "0")},
         ("zoo", "rebuild", "linear-attention", "--out", "run"): {"threads": ("0",)},
         ("verify", "--fast", "--only", "cg-rate", "--out", "page"): {
-            "only": ("nothing",), "seed": ("-1", "1" + 30 * "0"), "workers": ("0", "-1"),
+            "only": ("nothing",), "seed": ("-1", "1" + 30 * "0"), "workers": ("0", "-1", "1" + 30 * "0"),
         },
-        ("study", "smoother", "--out", "page"): {"prompts": ("0", "-1"), "seed": ("-1",)},
+        ("study", "smoother", "--out", "page"): {"prompts": ("0", "-1", "1" + 30 * "0"), "seed": ("-1",)},
         ("calibrate", "--fast", "--out", "page"): {"seed": ("-1",), "workers": ("0",)},
+        ("prompts", "linear", "--out", "new.npz"): {
+            "batch": ("0", "1" + 30 * "0"), "seed": ("-1", "1" + 30 * "0"), "features": ("0", "1" + 30 * "0"),
+        },
         ("demo", "--out", "page"): {"seed": ("-1",)},
         ("lm", "study", "--model", "cg", "--out", "page"): {"prompts": ("0",), "seed": ("-1",)},
         ("export", "cg", "--out", "theirs"): {"to": ("gpt9",), "positions": ("0",), "constant": ("-1", "nan")},

@@ -371,6 +371,7 @@ def few(suite):
     return Suite(suite.path, chosen)
 
 
+@pytest.mark.filterwarnings("error:Head")
 def test_the_baselines_answer_and_probes_are_better_than_guesses(few):
     means = {}
     for baseline in BASELINES:

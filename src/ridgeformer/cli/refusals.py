@@ -48,16 +48,24 @@ def one_sentence(flags: Callable[[], set[str]]) -> Iterator[None]:
             raise
         typer.echo(f"Error: {about_files(error)}", err=True)
         raise typer.Exit(2) from None
-    except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not re.search(NO_MEMORY, str(error)):
+    except (MemoryError, RuntimeError, OverflowError, TypeError, ValueError) as error:
+        if isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error)):
+            said = TOO_LARGE
+        elif re.search(NO_INTEGER, str(error)):
+            said = TOO_MANY_DIGITS
+        else:
             raise
-        typer.echo(f"Error: {TOO_LARGE}", err=True)
+        typer.echo(f"Error: {said}", err=True)
         raise typer.Exit(2) from None
 
 
-NO_MEMORY = "can't allocate memory|bad_alloc|not enough memory"
+NO_MEMORY = "can't allocate memory|bad_alloc|not enough memory|Storage size calculation overflowed"
 """What PyTorch says where Python has a MemoryError."""
 
+NO_INTEGER = "Overflow when unpacking long|int too (large|big) to convert"
+"""What PyTorch and Python say, as errors of four kinds, of a number that a machine's integers do not hold."""
+
+TOO_MANY_DIGITS = "A number is too large for any machine's integers: use one of fewer digits."
 TOO_LARGE = "There is not enough memory for this size: use fewer prompts, supports or steps, or a smaller model."
 
 

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ridgeformer.training import Group, Recipe, Run
 
 
+MOST_THREADS = 1024
+"""For far more, OpenMP ends the process without a word of Python's."""
+
+
 def train(
     recipe: Annotated[
         str | None,
@@ -88,8 +92,10 @@ def run_recipe(
     from ridgeformer.types import Interrupted, Refusal
 
     if threads is not None:
-        if threads < 1:
-            raise Refusal(f"--threads must be at least 1, got {threads}.")
+        if not 1 <= threads <= MOST_THREADS:
+            raise Refusal(
+                f"--threads must be at least 1 and at most {MOST_THREADS:,}, got {threads}."
+            )
         torch.set_num_threads(threads)
     group = Group.join()
     console = Console(quiet=not group.first)

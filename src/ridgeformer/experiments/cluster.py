@@ -39,6 +39,10 @@ TICK = 1.0
 """Seconds between looks at whether the scheduler and workers are still there."""
 
 
+MOST_WORKERS = 1024
+"""More processes than any machine runs well; for far more, Dask waits and says nothing."""
+
+
 def where_of(
     workers: int | None = None, scheduler: str | None = None, setups: Sequence[Setup] = ()
 ) -> Where:
@@ -70,6 +74,8 @@ class LocalWorkers:
     def __post_init__(self) -> None:
         if self.number < 1:
             raise Refusal(f"`workers` must be at least 1, got {self.number}.")
+        if self.number > MOST_WORKERS:
+            raise Refusal(f"`workers` must be at most {MOST_WORKERS:,}, got {self.number:,}.")
 
     def finished(self, tasks: Sequence[Task]) -> Generator[tuple[Task, Result]]:
         distributed = dask_distributed()

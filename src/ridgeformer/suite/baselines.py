@@ -160,8 +160,11 @@ class Probes(SuiteBaseline):
         config = watched.case.config
         plain = watched.predicted("prompts", [], FEW)
         found = []
+        blocks: Any = watched.case.transformer.blocks
         for layer in range(config.n_layers):
             for head in range(config.n_heads):
+                if not blocks[layer].attn.writes(head):
+                    continue  # It is silent already.
                 silent = [ablate_head(layer, head)]
                 change = watched.predicted("prompts", silent, FEW) - plain
                 if not change.square().mean() <= 0.01 * plain.square().mean():
