@@ -11,7 +11,7 @@ pytestmark = pytest.mark.site
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(p for p in (ROOT / "docs").rglob("*.md") if "```pycon" in p.read_text("utf-8"))
-FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL * 0
+FLAGS = doctest.ELLIPSIS
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.stem)
