@@ -186,7 +186,7 @@ WIDE = torch.ones(2, 5, dtype=torch.float64)
         ("gd", softmax(max_norm=7.0), {}, r"would reach 1.53e\+22, beyond 1e\+15"),
         ("gd", softmax(max_norm=90.0), {}, r"would reach exp\(8100\)"),
         ("gd", softmax(), {"ridge": None}, "`ridge` is needed for gd"),
-        ("gd", softmax(), {"interval": (2.0, 1.0)}, "0 < LO < HI"),
+        ("gd", softmax(), {"interval": (2.0, 1.0)}, "0 < LO ≤ HI"),
         ("gd", softmax(), {"kernel": Gaussian(1e-3)}, r"Logits would reach 2e\+06, beyond 1e\+06"),
         ("cg", softmax(products=None), {"kernel": Linear()}, r"use `products=Exact\(\)`"),
         (

@@ -67,9 +67,9 @@ def check_solver(solver: Any) -> None:
     if solver.precondition not in get_args(Precondition):
         known = ", ".join(get_args(Precondition))
         raise Refusal(f"There is no preconditioner {solver.precondition!r}: choose from {known}.")
-    if solver.interval is not None and not 0 < solver.interval[0] < solver.interval[1] < inf:
+    if solver.interval is not None and not 0 < solver.interval[0] <= solver.interval[1] < inf:
         lo, hi = solver.interval
-        raise Refusal(f"`interval` must be two numbers 0 < LO < HI, got {lo} {hi}.")
+        raise Refusal(f"`interval` must be two numbers 0 < LO ≤ HI, got {lo} {hi}.")
 
 
 def solve(
