@@ -106,6 +106,7 @@ TRIPLE = mutant("triple", "2 * x", "3 * x", statements=("any", "two"))
 UNNAMED = mutant("unnamed", "2 * x", "3 * x")
 
 
+@pytest.mark.slow
 def test_errors_are_caught_and_a_harmless_edit_survives(small):
     found = small.run([THIRD, HARMLESS, TRIPLE, UNNAMED])
     assert found == {
@@ -124,6 +125,7 @@ def test_errors_are_caught_and_a_harmless_edit_survives(small):
     assert "2 * x" in sources
 
 
+@pytest.mark.slow
 def test_what_was_found_is_kept_until_sources_or_tests_change(small, monkeypatch):
     small.run([THIRD, HARMLESS])
     again = Campaign(small.root, small.kept, say=lambda line: None)
@@ -142,6 +144,7 @@ def test_a_run_is_refused_if_something_fails_without_errors(small):
         small.run([TRIPLE])
 
 
+@pytest.mark.slow
 def test_an_error_that_hangs_is_caught_and_said_to_hang(small):
     endless = mutant("endless", "return x / 2", "while True:\n        pass")
     with endless.within(small.root):
@@ -165,6 +168,7 @@ def test_texts_that_do_not_occur_once_are_refused(small):
         small.run([mutant("same", "x / 2", "x / 2")])
 
 
+@pytest.mark.slow
 def test_a_planted_error_is_caught_by_a_real_statement(tmp_path):
     """One bound of the library, ten times too small and ten times too large, in a copy of its sources."""
     from shutil import copytree, ignore_patterns

@@ -77,7 +77,7 @@ def commands(tmp_path_factory):
                 "--only",
                 "communication",
                 "--only",
-                "masking",
+                "query-error",
             ]
         ),
         "evaluate": Command(["evaluate", model, "--prompts", 16, "--baseline", "none"]),

@@ -5,7 +5,7 @@ from browsing import FIGURES, WIDTHS, opened, page_problems
 
 from ridgeformer.experiments.theorems import THEOREMS, verify
 
-pytestmark = pytest.mark.usefixtures("unchecked")
+pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.pages]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,6 @@ def problems(browser, path, width):
     return found
 
 
-@pytest.mark.pages
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_figure_is_drawn(browser, fast_report, width):
     assert problems(browser, fast_report[1] / "index.html", width) == []
