@@ -81,7 +81,7 @@ def test_nothing_is_bounded_where_iterates_may_stray():
     assert theory.update_round_off_bound(errors, condition=1.0, least_scaling=1.0) > plain
     # 1/ω is off by up to 14(√κ + 1)²/2√κ roundings where the compiler works it out
     more = theory.update_round_off_bound(errors, condition=1e6, chebyshev=True) - plain
-    assert more == pytest.approx(14 * 501.0005 * 2.0**-53)
+    assert more == pytest.approx(14 * 501.0005 * 2.0**-53, rel=1e-6, abs=0)
 
 
 def test_no_eigenvalue_is_below_the_ridge_wherever_a_method_is_tuned_to():
