@@ -92,6 +92,7 @@ def test_subscripts_are_set():
         == "|f<sub>t</sub> − σ<sub>m+1</sub>|² ≤ ‖α<sup>∗</sup>‖<sub>A</sub>·10<sup>−5</sup>"
     )
     assert maths("Aα_t of my_file") == "Aα<sub>t</sub> of my_file"
+    assert maths("log_{10} 1/ε") == "log<sub>10</sub> 1/ε"
     assert mathtext("|f_t − f*|, worst query") == "|$f_{t}$ − $f^*$|, worst query"
     for theorem in THEOREMS.values():
         for text in (theorem.statement, theorem.see, theorem.title):

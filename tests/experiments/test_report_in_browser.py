@@ -50,6 +50,11 @@ PLANTED = {
         "</main>",
         "<style>.ytitle { transform: translate(-200px) !important; }</style></main>",
     ),
+    "titles that cross": (
+        "</main>",
+        "<script>setTimeout(() => document.querySelectorAll('.ytitle').forEach(t => t.after(t.cloneNode(true))), 250)"
+        "</script></main>",
+    ),
     "a link that leads nowhere": ('<section id="query-error"', "<section"),
 }
 

@@ -269,13 +269,9 @@ def draw_heatmap(figure: Heatmap) -> Drawing:
     labels = [f"{np.sign(t) * (10 ** abs(t) - 1) / SIGNED:.3g}" for t in ticks]
     # Below, where it takes no width of a phone.
     bar = {
-        "title": "value",
-        "tickvals": ticks,
-        "ticktext": labels,
-        "orientation": "h",
-        "thickness": 14,
-    }
-    bar |= {"yref": "container", "y": 0, "yanchor": "bottom"}
+        "title": "value", "tickvals": ticks, "ticktext": labels, "orientation": "h", "thickness": 14,
+        "yref": "container", "y": 0, "yanchor": "bottom",
+    }  # fmt: skip
     colours = {"colorscale": "RdBu_r", "cmid": 0, "cmin": -4, "cmax": 4, "colorbar": bar}
     drawing.update_layout(coloraxis=colours)
     return style(drawing, 180 + 24 * sum(heights), plot_bgcolor="#eef1f5").update_layout(
@@ -312,8 +308,8 @@ def draw_matrices(figure: Matrices) -> Drawing:
                 showlegend=False, hoverinfo="skip", row=1, col=column,
             )  # fmt: skip
         wide, tall = len(matrix.columns) - 0.5, len(matrix.rows) - 0.5
-        title = {"title_text": maths(figure.x), "type": "category", "range": [-0.5, wide]}
-        drawing.update_xaxes(title, row=1, col=column)
+        below = {"title_text": maths(figure.x), "type": "category", "range": [-0.5, wide]}
+        drawing.update_xaxes(below, row=1, col=column)
         drawing.update_yaxes(type="category", range=[tall, -0.5], row=1, col=column)
     drawing.update_yaxes(title_text=maths(figure.y), row=1, col=1)
     bar: dict[str, Any] = {"title": {"text": maths(figure.scale), "side": "right"}}
