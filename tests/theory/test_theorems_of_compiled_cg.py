@@ -112,6 +112,84 @@ def test_softmax_cg_errs_as_bounded_in_advance():
         )
 
 
+def test_the_querys_own_normaliser_is_counted_in_advance():
+    """F_t + δ_D(1 + F_t) with F_t of the inexact recurrence, and nothing less."""
+    (setting,) = (s for s in settings(6, seed=1) if s.label == "gaussian, D")
+    prompt, off = setting.prompt, 1e-6
+    errors = theory.CGErrors(normaliser=off)
+    found = theory.softmax_cg_growth_bound(prompt, steps=1, errors=errors, **setting.system)
+    energy = theory.target_energy(prompt, ridge=1.0, kernel=setting.kernel)
+    energy = energy * theory.query_weight(prompt, ridge=1.0, kernel=setting.kernel)
+    norms = torch.linalg.matrix_norm(theory.gram(prompt, setting.kernel), 2)
+    for i, (values, norm) in enumerate(zip(setting.eigenvalues, norms, strict=True)):
+        known = theory.InexactCG(float(values[0]), float(values[-1]), off * float(norm))
+        grown = known.energy_error(1)
+        expected = (grown + off * (1 + grown)) * energy[i]
+        torch.testing.assert_close(found[1, i], expected, rtol=1e-9, atol=0.0)
+
+
+def test_linear_cg_errs_as_bounded_in_advance():
+    """Both bounds that know no path hold, and are what they are said to be."""
+    tested = [s for s in settings(6, seed=1) if s.errors.length or s.errors.memory][:3]
+    for setting in tested:
+        prompt, errors, run = setting.prompt, setting.errors, setting.run(setting.errors, 4)
+        known = {"steps": 4, "errors": errors, "ridge": 1.0, "kernel": setting.kernel}
+        apart = (run.predictions - setting.run(theory.CGErrors(), 4).predictions).abs()
+        grown = theory.compiled_cg_growth_bound(prompt, **known)
+        assert (apart <= grown * (1 + 1e-5) + 1e-15).all()
+        falls = theory.compiled_cg_descent_bound(prompt, **known)
+        error = (run.predictions - krr(prompt, ridge=1.0, kernel=setting.kernel)[..., 0]).abs()
+        assert (error <= falls).all()
+        energy = theory.target_energy(prompt, ridge=1.0)
+        energy = energy * theory.query_weight(prompt, ridge=1.0)
+        values = setting.eigenvalues
+        kappa = (values[:, -1] / values[:, 0])[:, None]
+        units = 2 * 2**1.5 * errors.memory
+        quotients = 6 * 2 * kappa.sqrt() * 14 * kappa**2 * max(errors.length, errors.memory)
+        quotients = quotients.clamp(max=(1 - 0.7 / kappa))
+        torch.testing.assert_close(grown[2], (quotients + units) * energy)
+        expected = ((1 - 0.7 / kappa) + 9 * errors.memory) * energy
+        torch.testing.assert_close(falls[2], expected, rtol=1e-12, atol=0.0)
+    for bound in (theory.compiled_cg_growth_bound, theory.compiled_cg_descent_bound):
+        with pytest.raises(Refusal, match="reciprocals of scalars"):
+            bound(prompt, **known | {"errors": theory.CGErrors(diagonal=1e-6)})
+
+
+def test_second_order_errors_of_tokens_are_counted():
+    """What is not linear in errors of a part in a hundred, with the coefficients kept: bounded, and in the bound."""
+    generator = torch.Generator().manual_seed(0)
+    for label, kind in (("gaussian, D", "normaliser"), ("linear, Jacobi", "diagonal")):
+        (setting,) = (s for s in settings(6, seed=1) if s.label == label)
+        prompt, known = setting.prompt, theory.CGErrors(**{kind: 0.01})
+        path = setting.path(setting.run(theory.CGErrors(), 4))
+        tokens = compiled_cg.token_errors(
+            path, prompt, known, 1.0, setting.kernel, setting.precondition
+        )
+        off = 0.02 * torch.rand(6, 12, generator=generator, dtype=torch.float64) - 0.01
+        none = torch.zeros_like(off)
+        theta = torch.cat([off, none] if kind == "normaliser" else [none, off], -1)
+        product, inverse = 1 - theta[:, :12], (1 - theta[:, 12:]) * tokens.scaling
+        r, alpha, p = prompt.y[..., 0], none, none
+        for t in range(4):
+            p = inverse * r + path.beta[t][:, None] * p
+            image = torch.einsum("bij,bj->bi", tokens.gram, p) * product + p
+            alpha, r = (
+                alpha + path.gamma[t][:, None] * p,
+                r - path.gamma[t][:, None] * image,
+            )
+            linear = torch.einsum("bij,bj->bi", tokens.alpha[t + 1], theta)
+            rest = torch.einsum("bqi,bi->bq", tokens.weights, alpha - path.alpha[t + 1] - linear)
+            assert (rest.abs() <= tokens.prediction[t + 1] + 1e-13).all()
+            assert t == 0 or float((rest.abs() / tokens.prediction[t + 1]).max()) > 1e-3
+        energy = theory.energy_prediction_bound(
+            path.residual, prompt, ridge=1.0, kernel=setting.kernel
+        )
+        before = compiled_cg.token_bound(path, tokens, known, energy)
+        tokens.prediction = [found + 1 for found in tokens.prediction]
+        after = compiled_cg.token_bound(path, tokens, known, energy)
+        torch.testing.assert_close(after[1:], before[1:] + 1)
+
+
 @pytest.mark.parametrize("name", ["normaliser", "diagonal"])
 def test_the_worst_tokens_meet_the_bound_at_every_step(name):
     """Errors of D and of P⁻¹ alone, so small that only what is linear in them counts."""

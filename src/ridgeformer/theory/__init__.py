@@ -4,7 +4,9 @@
 from ridgeformer.theory.compiled_cg import (
     CGErrors,
     compiled_cg_bound,
+    compiled_cg_descent_bound,
     compiled_cg_errors,
+    compiled_cg_growth_bound,
     effective_scalar_error,
     softmax_cg_growth_bound,
     table_error,

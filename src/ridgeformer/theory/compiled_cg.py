@@ -27,6 +27,7 @@ from ridgeformer.theory.inexact_scalars import (
     defect_remainder,
     defect_responses,
     energy_prediction_bound,
+    inexact_scalars_growth_bound,
     largest_sum,
     prediction_responses,
 )
@@ -140,6 +141,60 @@ def compiled_cg_bound(
     return at_query + units + token_bound(path, tokens, errors, energy)
 
 
+def compiled_cg_growth_bound(
+    prompt: Prompt,
+    *,
+    steps: int,
+    errors: CGErrors,
+    ridge: float,
+    kernel: Kernel | None = None,
+) -> Float[Tensor, "more batch q"]:
+    """What `inexact_scalars_growth_bound` says for max(δ_γ, δ_β), and 2t^{3/2}δ_β·√(k(x)ᵀA⁻¹k(x))·‖α*‖_A.
+
+    It bounds |f̂_t(x) − f_t(x)|, t = 0 … steps, before a path is known, with linear attention and P = I.
+    """
+    error = scalars_alone(errors)
+    grown = inexact_scalars_growth_bound(
+        prompt, steps=steps, error=error, ridge=ridge, kernel=kernel
+    )
+    t = torch.arange(steps + 1, dtype=torch.float64)[:, None, None]
+    return grown + 2 * t**1.5 * errors.memory * prediction_energy(prompt, ridge, kernel)
+
+
+def compiled_cg_descent_bound(
+    prompt: Prompt,
+    *,
+    steps: int,
+    errors: CGErrors,
+    ridge: float,
+    kernel: Kernel | None = None,
+) -> Float[Tensor, "more batch q"]:
+    """((1 − 0.7/κ)^{t/2} + 3(t + 1)δ_β)·√(k(x)ᵀA⁻¹k(x))·‖α*‖_A ≥ |f̂_t(x) − f*(x)|, t = 0 … steps.
+
+    It holds with linear attention and P = I, under the condition of `largest_scalar_error`.
+    """
+    scalars_alone(errors)
+    values = system_eigenvalues(prompt, ridge=ridge, kernel=kernel)
+    t = torch.arange(steps + 1, dtype=torch.float64)[:, None]
+    falls = (1 - 0.7 * values[:, 0] / values[:, -1]) ** (t / 2)
+    factor = falls + 3 * (t + 1) * errors.memory
+    return factor[..., None] * prediction_energy(prompt, ridge, kernel)
+
+
+def scalars_alone(errors: CGErrors) -> float:
+    """max(δ_γ, δ_β), where nothing else errs."""
+    if errors.normaliser or errors.diagonal:
+        raise Refusal("This is for reciprocals of scalars: give `normaliser` and `diagonal` = 0.")
+    return max(errors.length, errors.memory)
+
+
+def prediction_energy(prompt: Prompt, ridge: float, kernel: Kernel | None) -> Tensor:
+    """√(k(x)ᵀA⁻¹k(x))·‖α*‖_A, [batch, q]."""
+    energy = target_energy(prompt, ridge=ridge, kernel=kernel)
+    weight = query_weight(prompt, ridge=ridge, kernel=kernel)
+    return energy * weight
+
+
 def softmax_cg_growth_bound(
     prompt: Prompt,
     *,
@@ -167,8 +222,7 @@ def softmax_cg_growth_bound(
     grown = torch.tensor(rows, dtype=torch.float64).T
     factor = grown + errors.normaliser * (1 + grown)
     factor[0] = 0.0  # both are 0 before the first step
-    energy = target_energy(prompt, ridge=ridge, kernel=kernel)[:, 0]
-    return (factor * energy)[..., None] * query_weight(prompt, ridge=ridge, kernel=kernel)
+    return factor[..., None] * prediction_energy(prompt, ridge, kernel)
 
 
 def token_bound(path: CGPath, tokens: TokenErrors, errors: CGErrors, energy: Tensor) -> Tensor:

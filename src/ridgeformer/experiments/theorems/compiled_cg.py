@@ -216,7 +216,8 @@ class CompiledCG(Theorem):
     measured = (
         "The recurrence runs on a machine with the compiler's tables of units, whose reciprocals are too small by "
         "1e-6, each kind alone and all together; those of single tokens have the signs that do most harm. The difference from exact CG is compared with the bound along the "
-        "path and, with softmax attention, with that in advance, the distance from f* with the residual that is carried, and ρ̂ and pᵀAp with the ranges of the tables. "
+        "path and, but for Jacobi's preconditioner, with that in advance; the distance from f* with the residual that is "
+        "carried and, with linear attention and P = I, with the descent that is known before; ρ̂ and pᵀAp with the ranges of the tables. "
         "The gate never acts. A model in float32 is compared with f*. That the tables themselves are as accurate as is said is measured on a grid."
     )
     see = "Difference from exact CG after each step, by the reciprocals that err, each under its bound."
@@ -253,6 +254,8 @@ class CompiledCG(Theorem):
                     setting.prompt, steps=steps, errors=allowed, **setting.system
                 )
                 m.compare(apart, ahead, 1e-15)
+            if setting.precondition == "none" and not by_token:
+                self.in_advance(m, setting, run, allowed, apart)
             self.residuals(m, setting, run)
             for rho in run.machine.held:
                 m.compare(rho, 1.48)
@@ -260,6 +263,17 @@ class CompiledCG(Theorem):
             for curvature in run.machine.curvatures:
                 m.compare(curvature, 2 * values[:, -1:, None])
                 m.compare(0.6 * values[:, :1, None], curvature)
+
+    def in_advance(
+        self, m: Measurement, setting: Setting, run: Run, errors: CGErrors, apart: Tensor
+    ) -> None:
+        """With linear attention and P = I: what is known before the path is."""
+        prompt, ridge, kernel = setting.prompt, setting.ridge, setting.kernel
+        system: dict[str, Any] = {"ridge": ridge, "kernel": kernel}
+        known = {"steps": len(apart) - 1, "errors": errors, **system}
+        m.compare(apart, theory.compiled_cg_growth_bound(prompt, **known), 1e-15)
+        error = (run.predictions - krr(prompt, **system)[..., 0]).abs()
+        m.compare(error, theory.compiled_cg_descent_bound(prompt, **known), 1e-12)
 
     def residuals(self, m: Measurement, setting: Setting, run: Run) -> None:
         """What the model carries as its residual says how far it is from f*."""
