@@ -128,6 +128,35 @@ def test_both_errors_of_the_start_are_counted(kappa):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize(("size", "unit"), [(1e-8, 0.0), (0.0, 1e-9), (1e-7, 1e-8)])
+@pytest.mark.parametrize("kappa", [1.5, 30.0])
+def test_the_recursion_is_that_of_the_theorem(kappa, size, unit):
+    """Every line of (3) once more, with its letters."""
+    e, d, X, q = size, unit, 1.05, np.sqrt(kappa)
+    nu = e + (1 + e) * q * d
+    c, b = (1 + d) ** 2 / (1 - nu) - 1, (1 + d) ** 2 / (1 - d) - 1
+    B = (1 + c) * (1 + b) - 1
+    eta = 2 * d + d**2 + (1 + c) * (1 + e) * q * d
+    phi = d * (X / (1 - c) + 1 + e)
+    D, G, w, o, expected = q * d, q * d * (2 + d), d, 0.0, []
+    for s in range(4):
+        m = (1 + d) * (1 + q * (1 + e) * (1 + c) / (1 - w))
+        psi, tau = d * (1 + (1 + b) * m * q * X), (1 + c) / (1 - w)
+        ell = e * tau + q * d * (1 + (1 + e) * tau)
+        step = ell + tau * (1 + e) * (w + 2 * d + d**2 + (1 + w) * q * d) / (1 - d) ** 2
+        after = D + G + step * (1 + D)
+        memory = (1 + B) * (o + m * X * phi) + X * m * (B * (1 + e) + e + e * X + psi)
+        o = eta * X**2 / (1 - c) + X * phi + (1 + e) * X * psi + (s > 0) * (1 + b) * memory
+        fresh = B * (1 + e) + e + (1 + B) * phi + psi
+        zeta = (1 + B) * o / (1 - w)
+        G = max(kappa, 2) * (1 + fresh) * after + q * G + q * fresh + kappa * zeta * (1 + D)
+        w = (1 + b) * (w + eta + q * d * (X + (1 + e) * (1 + c))) + psi
+        D, t = after, s + 1
+        expected.append(D + (t * ell + 2 * t * (t + 2) * q * d * tau) * (1 + D))
+    found = InexactCG(1.0, kappa, size, unit).energy_errors(4)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
 def test_the_bound_ends_where_its_conditions_do():
     assert InexactCG(1.0, 100.0, 0.1, 0.0).energy_errors(3) == []
     few = InexactCG(1.0, 1e4, 1e-9, 1e-14)

@@ -84,6 +84,29 @@ def test_looped_chebyshev_errs_as_its_divisors_do():
         assert largest_ratio(apart, bound) > 1e-3
 
 
+def test_what_reciprocals_multiply_is_measured_on_the_iterates():
+    """Residuals with λα in them, and products: on vectors that are large, so that nothing else is largest."""
+    generator = torch.Generator().manual_seed(0)
+    for solver, kernel, kind in (
+        (Richardson("jacobi"), Linear(), "diagonal"),
+        (Richardson(), Gaussian(0.7), "normaliser"),
+    ):
+        prompt = KernelDraw(kernel=kernel, features=3, supports=5, scale=0.5).draw(4, 1)
+        alphas = 10 * torch.randn(3, 4, 5, 1, generator=generator, dtype=torch.float64)
+        known = {"ridge": 2.0, "interval": (1.0, 20.0), "kernel": kernel}
+        found = theory.compiled_fixed_bound(
+            solver, prompt, alphas, 0 * prompt.phi_query[..., :1], **known, **{kind: 0.1}
+        )
+        gram = theory.gram(prompt, kernel)
+        held = alphas[:2]
+        off = prompt.y - gram @ held - 2.0 * held if kind == "diagonal" else gram @ held
+        error = 0.1 * off.norm(dim=2).amax(0)
+        carried = theory.perturbed_prediction_bound(
+            solver, prompt, steps=2, residual_error=1.0, **known
+        )
+        torch.testing.assert_close(found, carried[..., None] * error[:, None])
+
+
 def test_wrong_constants_are_found(monkeypatch):
     right = theory.compiled_fixed_bound
     monkeypatch.setattr(theory, "compiled_fixed_bound", lambda *a, **k: right(*a, **k) / 1.01)

@@ -84,6 +84,22 @@ def test_nothing_is_bounded_where_iterates_may_stray():
     assert more == pytest.approx(14 * 501.0005 * 2.0**-53, rel=1e-6, abs=0)
 
 
+def test_the_bound_of_heads_is_that_of_the_theorem():
+    """μ, â and the sum of (2) once more, with a round-off of updates that is no smaller than the rest."""
+    errors = theory.HeadPairErrors(4, 2, 1e-3, 1, 1.0)
+    update, ridge, centre, (least, most) = 1e-3, 0.5, 3.0, (0.7, 1.3)
+    response = theory.Sensitivity(prediction=2.0, iterate=0.4)
+    m = 0.4 / least
+    mu = errors.operator * (1 + update) + update * (errors.size + ridge + 2 * centre * most)
+    iterate = (1 + m * update * centre * most) / (1 - m * mu)
+    residual = mu * iterate + update * centre * most
+    expected = 1.0 * 2.0 / least**0.5 * residual + errors.entry * iterate
+    found = theory.heads_fixed_bound(
+        response, errors, update=update, ridge=ridge, centre=centre, scaling=(least, most)
+    )
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
 def test_no_eigenvalue_is_below_the_ridge_wherever_a_method_is_tuned_to():
     """Below it σ − λ is negative, and a grid would not find where it is largest."""
     tuned = (0.1, 10.0)

@@ -13,6 +13,7 @@ from ridgeformer.experiments.theorems.quotients import (
     worst_signs,
 )
 from ridgeformer.solvers import EagerMachine
+from ridgeformer.theory.inexact_scalars import defect_remainder
 from ridgeformer.types import Refusal
 
 PROMPTS, STEPS = 12, 5
@@ -113,6 +114,42 @@ def test_the_growth_that_is_bounded_in_advance_holds(setting):
         theory.inexact_scalars_growth_bound(
             setting.prompt, steps=STEPS, error=2 * error, **setting.system
         )
+
+
+def test_the_growth_in_advance_has_its_constants(setting):
+    """6t√κ(14κ²)^(t−1)δ for errors so small that it is the smaller of both."""
+    values = theory.system_eigenvalues(setting.prompt, **setting.system)
+    kappa = (values[:, -1] / values[:, 0])[:, None]
+    weight = theory.query_weight(setting.prompt, **setting.system)
+    weight = weight * theory.target_energy(setting.prompt, **setting.system)
+    error = 1e-60
+    found = theory.inexact_scalars_growth_bound(
+        setting.prompt, steps=STEPS, error=error, **setting.system
+    )
+    for t in range(1, STEPS + 1):
+        said = 6 * t * kappa.sqrt() * (14 * kappa**2) ** (t - 1) * error
+        torch.testing.assert_close(found[t], said * weight, rtol=1e-9, atol=0.0)
+    assert theory.largest_scalar_error(3, 7.0) == 1 / (16 * 3 * 15)
+
+
+def test_what_is_beyond_first_order_is_that_of_the_couplings(setting):
+    """If the first quotient alone errs, ν is the Frobenius norm of X^(−1/2)NX^(−1/2) itself."""
+    first = constant(0.0)
+    first[0] = 1e-4
+    path = setting.path(first, constant(0.0))
+    errors = torch.cat([path.length_error.abs(), constant(0.0)])
+    weights = theory.cross(setting.prompt, setting.kernel)
+    defects = theory.defect_responses(path)
+    found = defect_remainder(path, defects, weights, errors)[3]
+    p, system = path.direction[:3], EagerMachine(setting.prompt, setting.kernel, setting.ridge)
+    together = torch.einsum("ibk,bkl,jbl->bij", p, system.dense_system(), p)
+    x = together.diagonal(dim1=1, dim2=2)
+    scaled = together / (x[:, :, None] * x[:, None, :]).sqrt()
+    nu = torch.linalg.matrix_norm(scaled - torch.eye(3, dtype=torch.float64))[:, None]
+    b = torch.einsum("ibk,bk->bi", p, path.residual[3])
+    size = (b**2 / x).sum(-1).sqrt()[:, None]
+    reach = (torch.einsum("bqk,ibk->bqi", weights, p) ** 2 / x[:, None]).sum(-1).sqrt()
+    torch.testing.assert_close(found, nu / (1 - nu) * size * reach, rtol=1e-4, atol=0.0)
 
 
 def test_several_outputs_are_taken_one_at_a_time():
