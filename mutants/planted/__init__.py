@@ -1,8 +1,16 @@
 """Every planted error, by its name."""
 
 from mutants.mutant import Mutant
-from mutants.planted import analysis, compiler, solvers, theory, training, transformer
+from mutants.planted import (
+    analysis,
+    compiler,
+    constants,
+    solvers,
+    theory,
+    training,
+    transformer,
+)
 
-PARTS = (solvers, theory, compiler, transformer, training, analysis)
+PARTS = (solvers, theory, constants, compiler, transformer, training, analysis)
 
 MUTANTS: dict[str, Mutant] = {m.name: m for part in PARTS for m in part.MUTANTS}

@@ -236,4 +236,26 @@ MUTANTS = (
         ("compiled-is-solver",),
         ("tests/compiler/test_softmax_domain.py::test_every_corner_is_certified",),
     ),
+    Mutant(
+        "queries-not-silenced",
+        "compiler/backends/linear_attention.py",
+        "bound = max(largest(program, bounds), at_queries)",
+        "bound = largest(program, bounds)",
+        "Neurons are silenced by numbers that long queries exceed, so that they act there.",
+        (),
+        (
+            "tests/compiler/test_edge_of_the_domain.py::test_neurons_are_silent_at_the_longest_queries",
+        ),
+    ),
+    Mutant(
+        "targets-of-feature-space",
+        "compiler/certificate.py",
+        "return lengths(u.mT @ prompt.y)",
+        "return lengths(prompt.y)",
+        "In feature space the range of ‖Φᵀy‖ is checked for ‖y‖.",
+        (),
+        (
+            "tests/compiler/test_edge_of_the_domain.py::test_in_feature_space_the_right_hand_side_has_the_range",
+        ),
+    ),
 )
