@@ -119,3 +119,38 @@ def test_the_promise_holds_beyond_a_norm(kernel, products, monkeypatch):
         else c.relative_error * float(exact.abs().max())
     )
     assert off < allowed
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 1.0])
+@pytest.mark.parametrize("space", ["dual", "feature"])
+@pytest.mark.parametrize("name", ["gd", "chebyshev", "cg", "cg-predicted"])
+def test_neurons_are_silent_at_the_longest_queries(name, space, ridge):
+    """Queries as long and targets as large as the domain has them, all along the largest mode."""
+    to = rf.LinearAttention(TOP, causal=space == "feature")
+    solver = make_solver(name)
+    model = rf.compile(solver, features=FEATURES, steps=3, ridge=ridge, to=to)
+    c, drawn = model.certificate, at_the_top(0.99 * TOP, 3, torch.float64)
+    left, _, right = torch.linalg.svd(drawn.phi, full_matrices=False)
+    longest = c.max_target_norm if space == "dual" else c.max_target_norm / TOP**0.5
+    query = 0.99 * c.max_query_norm * right[:, :1]
+    prompt = rf.Prompt(
+        drawn.phi, 0.99 * longest * left[..., :1], torch.cat([query, -query, query / 1e6], 1)
+    )
+    found, exact = trajectory(model, prompt).predictions, rf.reference(model, prompt).predictions
+    off = (found - exact).abs().amax((1, 3)) / exact.abs().amax((1, 3)).clamp(min=1e-300)
+    assert float(off[1:].max()) < c.relative_error, "each query beside predictions of its size"
+
+
+def test_in_feature_space_the_right_hand_side_has_the_range():
+    """‖y‖ in range is not enough if ‖Φᵀy‖ is not."""
+    to = rf.LinearAttention(TOP, causal=True)
+    model = rf.compile(rf.ConjugateGradient(), features=FEATURES, steps=2, ridge=1.0, to=to)
+    prompt, c = at_the_top(0.9 * TOP, 2, torch.float64), model.certificate
+    left = torch.linalg.svd(prompt.phi)[0]
+    along, across = left[..., :1], left[..., -1:]  # the largest mode, and Φᵀ across = 0
+    model.check(rf.Prompt(prompt.phi, along, prompt.phi_query))
+    small = c.min_target_norm * (1e3 * across + 1e-4 * along)
+    for y in (small, 1.2 * c.max_target_norm / TOP**0.5 * along):
+        outside = rf.Prompt(prompt.phi, y, prompt.phi_query)
+        with pytest.raises(Refusal, match="‖Φᵀy‖ is"):
+            model.check(outside)

@@ -13,6 +13,7 @@ from ridgeformer.compiler.job import Job
 from ridgeformer.kernels import Gaussian
 from ridgeformer.solvers import Richardson, krr
 from ridgeformer.tasks import Prompt
+from ridgeformer.theory import set_up
 
 KERNEL, RIDGE, TARGET, ERROR = Gaussian(0.5), 1.0, 4.0, 1e-2
 SOLVER = Richardson(precondition="row-sum")
@@ -163,3 +164,22 @@ def test_digits_grow_with_the_logarithm_of_the_tolerance():
     assert theory.unit_of_digits(0.5) == 1.0
     assert theory.unit_of_digits(0.3) == 0.5
     assert log(theory.digit_product_bound(40, 1.0), 2) == pytest.approx(-42, abs=0.1)
+
+
+def test_what_heads_round_is_that_of_the_theorem():
+    """δ and ω of (iv) once more: interpolation alone is measured where it is far above them."""
+    u = theory.UNIT["float64"]
+
+    def gamma(m):
+        return m * u / (1 - m * u)
+
+    norms, largest, p, off = 1e-13, 7.0, 3, 2e-14
+    sums = gamma(p + 9) * (1 + off) ** 2 * largest
+    delta = 2 * norms + off * (4 + off) * largest + sums
+    assert set_up.logit_error(largest, norms, p, off) == pytest.approx(delta, rel=1e-12, abs=0)
+    for supports in (1, 100):
+        omega = (1 + gamma(4 * supports + 10)) * np.exp(1e-3) - 1
+        found = set_up.weight_error(1e-3, supports)
+        assert found == pytest.approx(omega, rel=1e-12, abs=0)
+        alone = set_up.weight_error(0.0, supports)
+        assert alone == pytest.approx(gamma(4 * supports + 10), rel=1e-12, abs=0)
