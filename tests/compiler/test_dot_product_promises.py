@@ -221,6 +221,34 @@ def test_ones_own_updates_are_said_to_be_checked_and_are(solver, dtype):
         assert ((found - exact.predictions).abs() <= allowed).all(), kind
 
 
+class OfResiduals(Nesterov):
+    """Gradient descent whose products are with a residual that it updates."""
+
+    name = "of-residuals"
+
+    def init(self, m):
+        return Moving(m.zeros(), m.target())
+
+    def step(self, m, s, t):
+        eta = 2 / sum(m.interval("none"))
+        alpha = m.bound(s.alpha + eta * s.velocity, lambda: 100 * m.solution_norm(), "…")
+        rest = s.velocity - eta * m.matvec(s.velocity)
+        return Moving(alpha, m.bound(rest, lambda: 100 * m.solution_norm(), "…"))
+
+
+@dataclass(frozen=True)
+class WithJacobi(Nesterov):
+    precondition: str = "jacobi"
+    name = "with-jacobi"
+
+
+@pytest.mark.parametrize("solver", [OfResiduals(), WithJacobi()])
+def test_steps_that_multiply_other_vectors_are_refused(solver):
+    to = SoftmaxAttention(1.0, 6, dot_products=HeadPairs(12))
+    with pytest.raises(Refusal, match=r"nothing can be promised for .*, which multiplies other"):
+        compile(solver, features=2, steps=6, ridge=1.0, to=to)
+
+
 @pytest.mark.parametrize("name", ["gd", "heavy-ball", "chebyshev"])
 def test_the_updates_of_the_package_are_proved(name):
     to = SoftmaxAttention(1.0, 6, dot_products=HeadPairs(4))

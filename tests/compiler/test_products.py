@@ -1,5 +1,7 @@
 """Products within a token, gated and interpolated, and how far their errors reach."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,8 @@ from ridgeformer.compiler.circuit import whole
 from ridgeformer.compiler.passes import assemble, erase, place, reuse
 from ridgeformer.kernels import Exponential, Gaussian
 from ridgeformer.models import reference, trajectory
-from ridgeformer.solvers import EagerMachine, certified_interval, make_solver
+from ridgeformer.solvers import EagerMachine, Richardson, certified_interval, make_solver
+from ridgeformer.solvers.richardson import preconditioned
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory import Layers, product_error, product_error_bound, sensitivity
 from ridgeformer.transformer import Record
@@ -223,3 +226,26 @@ def test_round_off_alone_may_be_more_than_a_tolerance():
     assert 1e-11 < float(apart.abs().max()) <= model.certificate.absolute_error
     with pytest.raises(Refusal, match="round-off alone may cost"):
         model_for(1e-11)
+
+
+@dataclass(frozen=True)
+class Enlarged(Richardson):
+    """Richardson iteration that multiplies α by a million and divides again, where errors are not enlarged."""
+
+    name = "enlarged"
+
+    def step(self, m, s, t):
+        large = m.bound(1e6 * s.alpha, lambda: 2e6 * m.solution_norm(), "a multiple of an iterate")
+        residual = preconditioned(m.target() - 1e-6 * m.matvec(large), s.inverse)
+        alpha = s.alpha + self.step_size(m, t) * residual
+        return s._replace(alpha=m.bound(alpha, lambda: 2 * m.solution_norm(), "as in Richardson"))
+
+
+@pytest.mark.parametrize("digits", [False, True])
+def test_a_step_of_ones_own_is_promised_nothing(digits):
+    """The response to an error of its product is a millionth of that to one of its residual."""
+    to = SoftmaxAttention(1.0, 6, Interpolated(1.0, tolerance=1e-2, digits=digits))
+    made = {"features": 2, "steps": 4, "ridge": 1.0, "kernel": Gaussian(1.0), "to": to}
+    assert compile(Richardson(precondition="row-sum"), **made).certificate.absolute_error <= 1e-2
+    with pytest.raises(Refusal, match=r"is proved for the steps of `gd`.* and enlarged has others"):
+        compile(Enlarged(precondition="row-sum"), **made)

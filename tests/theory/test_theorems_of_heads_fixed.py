@@ -5,12 +5,24 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
 from ridgeformer import theory
-from ridgeformer.experiments.theorems.heads_fixed import SOLVERS, old_errors, one_support
+from ridgeformer.experiments.theorems.heads_fixed import (
+    ERROR,
+    INTERVAL,
+    RIDGE,
+    SOLVERS,
+    GivenErrors,
+    TooLarge,
+    old_errors,
+    one_support,
+)
+from ridgeformer.kernels import Linear
 from ridgeformer.program.tables import reciprocal_table
-from ridgeformer.solvers import Chebyshev, GradientDescent, HeavyBall
-from ridgeformer.solvers.richardson import Stationary
+from ridgeformer.solvers import Chebyshev, GradientDescent, HeavyBall, solve
+from ridgeformer.solvers.richardson import RichardsonState, Stationary
+from ridgeformer.tasks import Prompt
 from ridgeformer.theory.sensitivity import NotFixed, SpectralMachine, iterates, products_in_a_period
 
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
@@ -67,6 +79,73 @@ def test_one_support_comes_near_the_bound_of_heads(solver):
     for steps in (1, 2, 8):
         apart, most = one_support(solver, steps)
         assert 0.15 * most < float(apart.max()) <= most
+
+
+@dataclass(frozen=True)
+class Enlarged(Stationary):
+    """Gradient descent that multiplies `size` times α and divides again."""
+
+    size: float = 1.0
+    interval: tuple[float, float] | None = None
+    name = "enlarged"
+
+    def step(self, m, s, t):
+        residual = m.target() - (1 / self.size) * m.matvec(self.size * s.alpha)
+        return s._replace(alpha=s.alpha + self.step_size(m, t) * residual)
+
+
+@dataclass(frozen=True)
+class OfResiduals(Stationary):
+    """Gradient descent whose products are with a residual that it updates."""
+
+    interval: tuple[float, float] | None = None
+    name = "of-residuals"
+
+    def init(self, m):
+        return RichardsonState(m.zeros(), m.target())
+
+    def step(self, m, s, t):
+        eta = self.step_size(m, t)
+        return RichardsonState(s.alpha + eta * s.inverse, s.inverse - eta * m.matvec(s.inverse))
+
+
+def test_a_vector_longer_than_the_iterates_costs_as_much_more():
+    """Of an operator that is off, not of a query: responses count errors in units of the product."""
+    size = torch.tensor([[[(INTERVAL[1] - RIDGE) ** 0.5]]], dtype=torch.float64)
+    prompt = Prompt(size, torch.ones_like(size), size)
+    errors = GivenErrors(1, 1, 1e-3, 1, float(size), part=ERROR * (1 + 1e-6))
+    for solver, longest in ((Enlarged(1.0), 1.0), (Enlarged(1000.0), 1000.0)):
+        known = {"steps": 8, "tuned": INTERVAL}
+        multiplied = theory.largest_multiplied(solver, **known)
+        assert multiplied == pytest.approx(longest)
+        assert not theory.written_out(solver)
+        response = theory.sensitivity(solver, **known, spectrum=INTERVAL, offset=RIDGE)
+        machine = TooLarge(prompt, Linear(), RIDGE)
+        machine.fixed_interval = INTERVAL
+        state = solver.init(machine)
+        for t in range(1, 9):
+            state = solver.step(machine, state, t)
+        clean = solve(solver, prompt, steps=8, ridge=RIDGE, interval=INTERVAL, states=True)
+        apart = float((Linear()(size, size) @ (state.alpha - clean.states["alpha"][-1])).abs())
+        given = {"update": 0.0, "ridge": RIDGE, "centre": sum(INTERVAL) / 2}
+        most = theory.heads_fixed_bound(response, errors, **given, multiplied=multiplied)
+        reading = errors.entry * 1.001
+        largest = float(clean.states["alpha"].abs().max())
+        assert 0.1 * (most - reading) < apart / largest <= most
+        if longest > 1:
+            short = theory.heads_fixed_bound(response, errors, **given)
+            assert apart / largest > 10 * (short - errors.entry), "what was counted before"
+
+
+def test_which_vectors_are_multiplied():
+    known = {"steps": 6, "tuned": (1.0, 30.0)}
+    for solver in (*SOLVERS, LongerLater()):
+        assert theory.largest_multiplied(solver, **known) == 1.0
+        assert theory.written_out(solver) == (solver in SOLVERS)
+    with pytest.raises(NotFixed, match="multiplies other vectors"):
+        theory.largest_multiplied(OfResiduals(), **known)
+    with pytest.raises(NotFixed, match="leave the range"):
+        theory.largest_multiplied(Enlarged(1e300), steps=6, tuned=(1e-20, 1e-18))
 
 
 def test_nothing_is_bounded_where_iterates_may_stray():

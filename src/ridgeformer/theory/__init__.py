@@ -104,6 +104,7 @@ from ridgeformer.theory.least_width import (
 )
 from ridgeformer.theory.loops import chebyshev_divisors, divisor_error_bound
 from ridgeformer.theory.masking import may_depend, state_leak
+from ridgeformer.theory.multiplied import largest_multiplied
 from ridgeformer.theory.normaliser import (
     RECIPROCAL,
     normaliser_round_off,
@@ -136,6 +137,7 @@ from ridgeformer.theory.sensitivity import (
     residual_polynomials,
     semi_iteration_weights,
     sensitivity,
+    written_out,
 )
 from ridgeformer.theory.set_up import (
     Layers,

@@ -19,15 +19,18 @@ def heads_fixed_bound(
     ridge: float,
     centre: float,
     scaling: Interval = (1.0, 1.0),
+    multiplied: float = 1.0,
 ) -> float:
     """|f̂_T − f_T| ≤ R·Σ√σ|R_{T,s}|·e/√P_min + τ·â for max_s ‖α_s‖ = 1, or ∞ where iterates may stray.
 
     â = (1 + m·υ·c·P_max)/(1 − m·μ) bounds all ‖α̂_s‖ and e = μ·â + υ·c·P_max all errors of residuals, with
-    μ = η(1 + υ) + υ(Z + λ + 2c·P_max) and m = Σ|R_{T,s}|/P_min. A product with K is off by η‖v‖ in norm and by
-    τ‖v‖ at a query, its terms are of size Z‖v‖, and υ = `update` is the relative error of a term of an update.
+    μ = ĉ(η(1 + υ) + υ(Z + λ)) + 2υ·c·P_max and m = Σ|R_{T,s}|/P_min. A product with K is off by η‖v‖ in norm and
+    by τ‖v‖ at a query, its terms are of size Z‖v‖, υ = `update` is the relative error of a term of an update, and
+    ĉ = `multiplied` bounds the vectors that are multiplied: it is 1 where these are iterates.
     """
     least, most = scaling
-    slope = errors.operator * (1 + update) + update * (errors.size + ridge + 2 * most * centre)
+    product = errors.operator * (1 + update) + update * (errors.size + ridge)
+    slope = multiplied * product + 2 * update * most * centre
     constant = update * most * centre
     moved = response.iterate / least
     if moved * slope >= 0.5:

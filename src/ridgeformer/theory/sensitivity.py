@@ -25,9 +25,22 @@ from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.solvers.richardson import Stationary
 from ridgeformer.types import Refusal
 
-WRITTEN_OUT = (Stationary.step, HeavyBall.step, Chebyshev.step)
-"""The steps whose additions and products the theorems on round-off count, one by one. Another step may have the
-same iterates, and round otherwise."""
+
+def written_out(solver: Solver) -> bool:
+    """Whether the steps are those whose additions and products the theorems on round-off count, one by one.
+
+    A step of the user's own may have the same iterates and round otherwise, or multiply other vectors by A.
+    """
+    kind = type(solver)
+    return any(
+        issubclass(kind, base)
+        and all(
+            getattr(kind, name) is part
+            for name, part in vars(base).items()
+            if callable(part) and not name.startswith("__")
+        )
+        for base in (Stationary, HeavyBall, Chebyshev)
+    )
 
 
 class NotFixed(Refusal):
@@ -215,13 +228,12 @@ def long_sensitivity(
     (a, b), (lo, hi) = spectrum, tuned
     centre, root = (lo + hi) / 2, sqrt(hi / lo)
     theta = (root - 1) / (root + 1)
-    kind = type(solver)
-    if kind.step is Stationary.step and kind.step_size is Stationary.step_size:  # type: ignore[attr-defined]
+    if isinstance(solver, Stationary) and written_out(solver):
         factor = max(abs(1 - a / centre), abs(1 - b / centre))
         total = steps / centre if factor >= 1 else min(steps, 1 / (1 - factor)) / centre
         if factor > 1:
             total *= factor**steps
-    elif kind.step not in WRITTEN_OUT[1:]:
+    elif not written_out(solver):
         raise NotFixed(
             f"The responses of {solver.name} to old errors have no closed form, which more than a few "
             "hundred steps need: ask for fewer."
@@ -231,7 +243,7 @@ def long_sensitivity(
             f"{solver.name} may meet eigenvalues outside its interval, where its responses have no closed form."
         )
     else:
-        first = (1 + theta**2) * (1 if kind.step is HeavyBall.step else 2)
+        first = (1 + theta**2) * (1 if isinstance(solver, HeavyBall) else 2)
         total = first / (centre * (1 - theta) ** 2)
     return Sensitivity(prediction=sqrt(max(b - offset, 0.0)) * total, iterate=total)
 

@@ -124,10 +124,10 @@ def check_interpolation(job: Job, products: Interpolated, program: Program) -> N
             "are quotients of such products, whose errors later steps amplify without a useful bound; "
             "use `products=Exact()`, or a solver with fixed coefficients."
         )
-    if program.products > program.steps:
+    if not theory.written_out(job.solver):
         raise Refusal(
-            f"{job.solver.name} multiplies by K more than once in a step, and the error of interpolated "
-            "products is certified for one: use `products=Exact()`."
+            "What interpolated products cost is proved for the steps of `gd`, `richardson`, `chebyshev` and "
+            f"`heavy-ball`, and {job.solver.name} has others: use `products=Exact()`, or one of these."
         )
     if job.dtype != "float64":
         raise Refusal(

@@ -21,13 +21,14 @@ from ridgeformer.theory import (
     Sensitivity,
     accumulated,
     heads_fixed_bound,
+    largest_multiplied,
     long_sensitivity,
     semi_iteration_weights,
     sensitivity,
     update_round_off_bound,
+    written_out,
 )
 from ridgeformer.theory.dot_products import RECIPROCAL
-from ridgeformer.theory.sensitivity import WRITTEN_OUT
 from ridgeformer.types import Refusal, counted
 
 LARGEST_PROMISE = 0.1
@@ -134,8 +135,18 @@ class HeadPairPromise:
             ridge=self.ridge,
             centre=sum(self.tuned) / 2,
             scaling=self.scaling,
+            multiplied=self.multiplied(steps),
         )
         return found / self.largest
+
+    def multiplied(self, steps: int) -> float:
+        """How long a vector that is multiplied by K may be, in units of the longest iterate."""
+        solver = self.job.solver
+        if written_out(solver):
+            return 1.0
+        if solver.precondition != "none":
+            raise NotFixed(f"What {solver.name} multiplies with a preconditioner is not known.")
+        return largest_multiplied(solver, steps=min(steps, LONG), tuned=self.tuned)
 
     def unit_of_updates(self, steps: int) -> float:
         """The relative error of each term of an update α' + ω(α − α' + P⁻¹r/c), and 0 for other updates."""
@@ -156,7 +167,7 @@ class HeadPairPromise:
         another way: no theorem bounds that of a step of the user's own."""
         if self.conjugate:
             return False
-        return type(self.job.solver).step not in WRITTEN_OUT or not self.semi_iteration(LONG)
+        return not (written_out(self.job.solver) and self.semi_iteration(LONG))
 
     def semi_iteration(self, steps: int) -> bool:
         """Whether the steps are α' + ω(α − α' + P⁻¹r/c): one of the package's with a length of one's own is not."""
@@ -167,6 +178,21 @@ class HeadPairPromise:
         return True
 
     # ------------------------------------------------------------------ what else would do
+
+    def unknown(self) -> str:
+        """Why no number of steps of the solver can be promised, or nothing."""
+        if self.conjugate:
+            return ""
+        few = min(self.job.steps, LONG)
+        try:
+            self.responses(few)
+        except NotFixed:
+            return "whose coefficients depend on the data"
+        try:
+            self.multiplied(few)
+        except NotFixed:
+            return "which multiplies other vectors by K than combinations of its last two iterates"
+        return ""
 
     def refusal(self) -> Refusal:
         """Names the most steps that could be promised, and what to do instead."""
@@ -180,10 +206,10 @@ class HeadPairPromise:
                 unknown = middle - 1
         condition, name = self.spectrum[1] / self.spectrum[0], self.job.solver.name
         own = "; with a scale `epsilon` of your own in `HeadPairs` the model is made, and promises nothing."
-        if self.error(1) == inf and not self.conjugate:
+        if why := self.unknown():
             return Refusal(
-                f"With dot products from softmax heads nothing can be promised for {name}, whose coefficients "
-                f"depend on the data: use `chebyshev`, `gd`, or `to=LinearAttention(…)`{own}"
+                f"With dot products from softmax heads nothing can be promised for {name}, {why}: use "
+                f"`chebyshev`, `gd`, or `to=LinearAttention(…)`{own}"
             )
         if self.conjugate:
             why = "conjugate gradients amplify the errors of products"

@@ -138,13 +138,13 @@ CONSTRUCTIONS = {
         ),
         Construction(
             "fixed coefficients, dot products from softmax heads",
-            RATES,
+            (*RATES, "diagonal-preconditioners"),
             ("dot-products", "inexact-fixed", "heads-fixed"),
             DUAL,
         ),
         Construction(
             "conjugate gradients, dot products from softmax heads",
-            ("conjugate-gradients", "inexact-cg"),
+            ("conjugate-gradients", "diagonal-preconditioners", "inexact-cg"),
             ("dot-products", "inexact-cg"),
             DUAL,
         ),
@@ -170,6 +170,8 @@ SINGLE = {
     "round-off-fixed": "fixed coefficients with the linear kernel and linear attention in the dual space, a posteriori with Jacobi's preconditioner",
     "round-off-cg": "conjugate gradients likewise",
     "compiled-cg": "every solver with softmax attention and exact products, a posteriori, in its (8)",
+    "interpolated-products": "fixed coefficients with interpolated products, in its (iv), as part of an absolute certificate",
+    "digit-products": "fixed coefficients with products by digits likewise",
     "inexact-cg": "conjugate gradients on dot products from softmax heads",
     "heads-fixed": "fixed coefficients on these, by the steps of the package",
 }
