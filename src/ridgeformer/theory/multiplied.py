@@ -26,7 +26,6 @@ class Listening(SpectralMachine):
         return super().matvec(v)
 
 
-@np.errstate(over="ignore", invalid="ignore")
 def largest_multiplied(solver: Solver, *, steps: int, tuned: Interval) -> float:
     """The largest |a| + |b|, at least 1, if every vector that is multiplied is aα_s + bα_{s−1}, of the last two
     iterates, whatever errors earlier products carry; a method that multiplies other vectors is refused.
@@ -34,6 +33,11 @@ def largest_multiplied(solver: Solver, *, steps: int, tuned: Interval) -> float:
     It runs without errors and with an error of one in each of its products. Polynomials of degree n that are
     equal at more than n points are the same.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return largest_heard(solver, steps, tuned)
+
+
+def largest_heard(solver: Solver, steps: int, tuned: Interval) -> float:
     products = products_taken(solver, steps=steps, tuned=tuned)
     count = 2 * products + 3
     nodes = sum(tuned) / 2 + (tuned[1] - tuned[0]) / 2 * np.cos(
