@@ -206,6 +206,18 @@ def test_the_smoothers_limits_hold(temperature):
     assert (smoother_cold_bound(alone, temperature=temperature) == 0).all()
 
 
+def test_the_cold_limit_holds_for_every_output():
+    several = Prompt(sphere(5, 6, 3), normal(5, 6, 3, seed=1), sphere(5, 4, 3, seed=2))
+    bound = smoother_cold_bound(several, temperature=0.3)
+    _, nearest = nearest_targets(several)
+    for output in range(3):
+        one = Prompt(several.phi, several.y[..., [output]], several.phi_query)
+        assert bound[..., [output]].equal(smoother_cold_bound(one, temperature=0.3))
+        assert nearest[..., [output]].equal(nearest_targets(one)[1])
+    alone = Prompt(several.phi[:, :1], several.y[:, :1], several.phi_query)
+    assert smoother_cold_bound(alone, temperature=0.3).equal(torch.zeros(5, 4, 3).double())
+
+
 @pytest.mark.parametrize("temperature", [0.05, 0.2, 1.0, 10.0, 1e3])
 @pytest.mark.parametrize("ridge", [0.1, 1.0, 20.0])
 def test_both_limits_of_temperature_hold(temperature, ridge):

@@ -72,7 +72,8 @@ def residual_round_off_terms(
 ) -> dict[str, Float[Tensor, "less batch r"]]:
     """γ_7‖y‖, (γ_7 + u)c‖α̂_{s−1}‖ + γ_7(c − λ)‖α̂_s‖, γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖ and what weights are off by.
 
-    Where a step reads no iterate but the last, the second is (uc + γ_7λ)‖α̂_s‖. The method is tuned to [a, b],
+    Where a step reads no iterate but the last, the second is (uc + γ_7λ)‖α̂_s‖; in the last of the model's steps,
+    which may be written where α̂_s was, it is otherwise (γ_7 + u)c(‖α̂_{s−1}‖ + ‖α̂_s‖). The method is tuned to [a, b],
     c = (a + b)/2, and α̂_s is the iterate that the model holds. The last is
     2v(‖y‖ + c‖α̂_{s−1}‖ + c‖α̂_s‖ + ‖ |Φ||Φ|ᵀ|α̂_s| ‖), v = `weight_error`.
     """
@@ -81,9 +82,10 @@ def residual_round_off_terms(
     few, many = accumulated(7, unit), accumulated(sum(phi.shape[1:]) + 7, unit)
     now, centre = lengths(held, 2), sum(interval) / 2
     before = torch.cat([torch.zeros_like(now[:1]), now[:-1]])
+    kept = [few * (centre - ridge)] * (len(weights) - 1) + [(few + unit) * centre]
     in_updates = torch.stack(
         [
-            (few + unit) * centre * before[s] + few * (centre - ridge) * now[s]
+            (few + unit) * centre * before[s] + kept[s] * now[s]
             if remembers
             else (unit * centre + few * ridge) * now[s]
             for s, (_, remembers) in enumerate(weights)

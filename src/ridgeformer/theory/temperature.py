@@ -23,26 +23,26 @@ def smoother_hot_bound(
     return share * spread
 
 
-def smoother_cold_bound(prompt: Prompt, *, temperature: float) -> Float[Tensor, "batch q 1"]:
-    """|f(x) − y_j| ≤ (k − 1)e^{−g/τ}·max_i|y_i − y_j| for the smoother with one output.
+def smoother_cold_bound(prompt: Prompt, *, temperature: float) -> Float[Tensor, "batch q r"]:
+    """|f(x) − y_j| ≤ (k − 1)e^{−g/τ}·max_i|y_i − y_j| for the smoother.
 
     j is the support with the largest score ⟨φ_j, φ(x)⟩, and g is its lead over the next. The bound
     is vacuous where g < τ·log(k − 1).
     """
     scores, nearest = nearest_targets(prompt)
     if prompt.supports == 1:
-        return torch.zeros_like(scores)
+        return torch.zeros_like(nearest)
     lead = scores[..., :1] - scores[..., 1:2]
-    spread = (prompt.y.mT - nearest).abs().amax(-1, keepdim=True)
+    spread = (prompt.y[:, None] - nearest[:, :, None]).abs().amax(2)
     return (prompt.supports - 1) * (-lead / temperature).exp() * spread
 
 
 def nearest_targets(
     prompt: Prompt,
-) -> tuple[Float[Tensor, "batch q k"], Float[Tensor, "batch q 1"]]:
-    """The scores ⟨φ_i, φ(x)⟩ in descending order, and the target of the nearest support."""
+) -> tuple[Float[Tensor, "batch q k"], Float[Tensor, "batch q r"]]:
+    """The scores ⟨φ_i, φ(x)⟩ in descending order, and the targets of the nearest support."""
     scores, order = (prompt.phi_query @ prompt.phi.mT).sort(-1, descending=True)
-    return scores, torch.take_along_dim(prompt.y[..., :1], order[..., :1], dim=1)
+    return scores, torch.take_along_dim(prompt.y, order[..., :1], dim=1)
 
 
 def hot_limit(prompt: Prompt, *, ridge: float) -> Float[Tensor, "batch 1 r"]:

@@ -25,6 +25,11 @@ TASK = PrescribedSpectrum(features=4, supports=12, condition=20)
 
 PARTS: dict[Literal["reductions", "all"], str] = {"reductions": "reductions", "all": "aggregator"}
 
+PLACES: dict[Literal["supports", "everywhere"], str] = {
+    "supports": "",
+    "everywhere": ", nor at queries",
+}
+
 
 def model_of(
     name: str,
@@ -43,9 +48,9 @@ class Ablations(Theorem):
     title = "Without its mat-vec heads a model is its solver without K"
     states = ("ablated-model",)
     measured = (
-        "α and f of a model without mat-vecs, and α, f, r and p of CG without reductions or without "
-        "the whole aggregator, equal those of the recurrence without that part to 1e-8. Without the "
-        "aggregator r and p are 0 too."
+        "α and f of a model without mat-vecs at the supports, or at no token, and α, f, r and p of CG without "
+        "reductions or without the whole aggregator, equal those of the recurrence without that part to 1e-8. "
+        "Without the aggregator r and p are 0 too."
     )
     see = "Ablated models are at round-off from the prediction, and far from the intact solver."
     attained = 0.0
@@ -60,9 +65,11 @@ class Ablations(Theorem):
             m.draw("of α to the intact solver (control)", name, intact)
 
         for name in ("cg", "gd", "chebyshev", "heavy-ball"):
-            seen = ablate_matvecs(model_of(name), prompt)
-            counted = [seen.alpha_apart, seen.prediction_apart]
-            distances(f"{name} without K", counted, seen.alpha_apart, seen.intact_alpha_apart)
+            for place, where in PLACES.items():
+                seen = ablate_matvecs(model_of(name), prompt, place=place)
+                counted = [seen.alpha_apart, seen.prediction_apart]
+                label = f"{name} without K{where}"
+                distances(label, counted, seen.alpha_apart, seen.intact_alpha_apart)
         for part, called in PARTS.items():
             gone = ablate_aggregator(model_of("cg", products=Exact()), prompt, part)
             counted = [gone.largest_alpha, gone.largest_prediction, *gone.state_apart]
@@ -109,19 +116,21 @@ class RidgeInTheWeights(Theorem):
     group = MECHANISM
     title = "λ lives in a few weights, and moves predictions as ridge theory says"
     states = ("ridge-weights",)
-    measured = "Predictions of the changed model equal the solver's at λ' to 1e-8."
+    measured = "2T − 1 weights are changed, and no table. Predictions of the changed model equal the solver's at λ' to 1e-8."
     see = "Distance to the solver at λ', beside the distance of the unchanged model (control)."
     attained = 0.0
 
     def measure(self, seed: int, fast: bool) -> Outcome:
         prompt = TASK.draw(4 if fast else 32, seed)
         changes = (1.001, 1.01, 1.3) if fast else (1.001, 1.01, 1.1, 1.3, 2.0)
-        model = model_of("cg", steps=5)
+        steps = 5
+        model = model_of("cg", steps=steps)
         m = Measurement()
         for ridge in changes:
-            seen = change_ridge(model, model_of("cg", ridge, steps=5), prompt)
+            seen = change_ridge(model, model_of("cg", ridge, steps=steps), prompt)
             m.count(seen.prediction_apart / EXACT)
+            m.count(0.0 if len(seen.weights) == 2 * steps - 1 else 2.0)
             m.draw("λ changed in the weights", f"λ' = {ridge:g}", seen.prediction_apart)
             m.draw("unchanged (control)", f"λ' = {ridge:g}", seen.unchanged_apart)
-        settings = f"{len(changes)} values of λ', {len(prompt.phi)} prompts, 5 steps"
+        settings = f"{len(changes)} values of λ', {len(prompt.phi)} prompts, {steps} steps"
         return m.outcome(settings, Axes("", "distance to the solver at λ'", bars="beside"))

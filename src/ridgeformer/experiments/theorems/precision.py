@@ -48,10 +48,13 @@ def drawn(size: tuple[int, int], condition: float, prompts: int, seed: int) -> t
     return prompt, task.max_eigenvalue * (1 + 1e-6)  # rounded data may exceed it a little
 
 
-def run_model(solver: Solver, prompt: Prompt, top: float, steps: int, dtype: Dtype) -> Trajectory:
+def run_model(
+    solver: Solver, prompt: Prompt, top: float, steps: int, dtype: Dtype, *, looped: bool = False
+) -> Trajectory:
     to = LinearAttention(top, None if solver.precondition == "none" else Exact())
-    model = compiled(solver, prompt, to, steps=steps, ridge=RIDGE, dtype=dtype)
-    return trajectory(model, prompt.to(getattr(torch, dtype)), states=True)
+    model = compiled(solver, prompt, to, steps=steps, ridge=RIDGE, dtype=dtype, looped=looped)
+    given = prompt.to(getattr(torch, dtype))
+    return trajectory(model, given, states=True, steps=steps if looped else None)
 
 
 def residual_errors(solver: Solver, prompt: Prompt, alphas: Tensor, interval: Interval) -> Tensor:
@@ -75,7 +78,7 @@ class SinglePrecision(Theorem):
     states = ("round-off-fixed",)
     measured = (
         "Compiled models in float32 are compared with the exact recurrence, and the residual of each "
-        "step carries no more than its part of e."
+        "step carries no more than its part of e. What they hold bounds their distance from f*, as loops too."
     )
     see = "Distance to the exact recurrence against κ, under the bound; in float64 (control) nothing is left."
 
@@ -108,7 +111,8 @@ class SinglePrecision(Theorem):
                 reading = theory.reading_round_off_bound(prompt, alphas, unit=unit)
                 m.compare(held, reading, part=f"reading of {solver.name}", reach=0.3)
         for own in (*solvers, Chebyshev("jacobi")):
-            a_posteriori(m, own, prompts, seed)
+            for looped in (False, True):
+                a_posteriori(m, own, prompts, seed, looped=looped)
         for solver in solvers:
             for term, (given, top, taken) in single_terms(seed).items():
                 compare_term(m, solver, term, given, top, taken)
@@ -118,17 +122,17 @@ class SinglePrecision(Theorem):
         return m.outcome(settings, Axes("κ", "|f̂_t − f_t|, worst step", log_x=True))
 
 
-def a_posteriori(m: Measurement, solver: Solver, prompts: int, seed: int) -> None:
+def a_posteriori(m: Measurement, solver: Solver, prompts: int, seed: int, *, looped: bool) -> None:
     """The distance from f* of what a model in float32 predicts, and what the coefficients that it holds say."""
     prompt, top = drawn(SIZES[0], 30.0, prompts, seed)
-    run = run_model(solver, prompt, top, 12, "float32")
+    run = run_model(solver, prompt, top, 12, "float32", looped=looped)
     alphas = run.states["alpha"].double()
     left = prompt.y - preconditioned_system(prompt, ridge=RIDGE) @ alphas
     none = torch.zeros_like(lengths(left, 2))
     bound = theory.residual_prediction_bound(left, none, prompt, ridge=RIDGE)
     bound = bound + theory.reading_round_off_bound(prompt, alphas, unit=theory.UNIT["float32"])
     error = (run.predictions - krr(prompt, ridge=RIDGE)).abs()
-    part = f"{solver.name} {solver.precondition}, from f*"
+    part = f"{solver.name} {solver.precondition}, {'a loop, ' * looped}from f*"
     m.compare(error[1:], bound[1:], part=part, reach=0.5)
 
 
@@ -180,8 +184,8 @@ class SinglePrecisionCG(Theorem):
     title = "CG in float32 knows how good it is"
     states = ("round-off-cg",)
     measured = (
-        "Compiled models in float32, for t ≥ 1. How small ‖y − Aα̂_t‖ becomes is measured here, not "
-        "proved."
+        "Compiled models in float32, for t ≥ 1, as loops too. How small ‖y − Aα̂_t‖ becomes is measured here, "
+        "not proved."
     )
     see = "Error after convergence against κ, its bound, and the residual that is left, beside u·κ·‖y‖."
 
@@ -200,6 +204,7 @@ class SinglePrecisionCG(Theorem):
             gap = (run.predictions - theory.cross(prompt) @ alphas).abs()
             parted = theory.cg_gap_bound(prompt, alphas, run.predictions, unit=unit)
             m.compare(gap[1:], parted[1:])
+            compare_loop(m, prompt, top, 3 * size[0] + 2)
             if size == SIZES[0]:
                 system = preconditioned_system(prompt, ridge=RIDGE)
                 left = lengths(prompt.y - system @ alphas[-1], 1)
@@ -211,6 +216,15 @@ class SinglePrecisionCG(Theorem):
         compare_gaps(m, seed)
         settings = f"{len(conditions)} condition numbers, {prompts} prompts, 3p + 2 steps"
         return m.outcome(settings, Axes("κ", "|f̂_T − f*|", log_x=True))
+
+
+def compare_loop(m: Measurement, prompt: Prompt, top: float, steps: int) -> None:
+    """A loop reads its predictions off the coefficients, and parts from them by no more."""
+    run = run_model(ConjugateGradient(), prompt, top, steps, "float32", looped=True)
+    alphas = run.states["alpha"].double()
+    gap = (run.predictions - theory.cross(prompt) @ alphas).abs()
+    bound = theory.cg_gap_bound(prompt, alphas, run.predictions, unit=theory.UNIT["float32"])
+    m.compare(gap[1:], bound[1:])
 
 
 def compare_gaps(m: Measurement, seed: int) -> None:

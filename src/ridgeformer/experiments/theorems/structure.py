@@ -137,12 +137,15 @@ def random_model(inputs: int, seed: int, kind: dict[str, Any]) -> Transformer:
 def tried_models(seed: int) -> Iterator[tuple[Transformer, int]]:
     """Random transformers, each with numbers of supports.
 
-    There are both kinds of attention and of mask, registers or none, sums of one chunk and of several, softmax
+    There are both kinds of attention and all masks, registers or none, sums of one chunk and of several, softmax
     with and without its matrix of weights.
     """
     for registers, supports in product((0, 3), (70, 300)):
         for model in random_models(FEATURES + 4, seed, registers):
             yield model, supports
+    for attention, supports in product(("linear", "softmax"), (70, 300)):
+        kind = {"attention": attention, "mask": "context", "n_registers": 3}
+        yield random_model(FEATURES + 4, seed, kind), supports
     yield random_model(FEATURES + 4, seed, GPT2), 70
 
 
