@@ -127,4 +127,5 @@ def shown_commands(text: str) -> list[str]:
     """The commands in a document's blocks of code, fenced or indented, each with the lines on which it goes on."""
     fenced = re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.S | re.M)
     indented = [dedent(block) for block in re.findall(r"(?:^ {4}.*\n)+", text, re.M)]
-    return [line for block in fenced + indented for line in re.split(r"(?<!\\)\n", block)]
+    lines = [line for block in fenced + indented for line in re.split(r"(?<!\\)\n", block)]
+    return [re.sub(r" {2,}#", "  #", line) for line in lines]
