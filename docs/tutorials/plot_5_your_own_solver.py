@@ -75,6 +75,7 @@ for solver in (rf.GradientDescent(), AveragedDescent(), rf.HeavyBall()):
     path = rf.solve(solver, prompt, steps=20, ridge=1.0, max_eigenvalue=task.max_eigenvalue)
     axes.semilogy(path.distance(exact).amax(1), label=f"{solver.name}, numerics")
 axes.semilogy(layers.distance(exact).amax(1), "k.", label="averaged-descent, transformer")
+axes.set_xticks(range(0, 21, 4))
 axes.set_xlabel("step")
 axes.set_ylabel("largest error over 16 prompts")
 axes.legend()
