@@ -98,7 +98,7 @@ def described(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    shown = re.match(r"([\w ,]+): +(compile .*)", text, re.S)
+    shown = re.match(r"([\w ,]+): +(?:ridgeformer )?((?:compile|import) .*)", text, re.S)
     if not shown:
         return plain(text)
     lines = wrap(f"ridgeformer {' '.join(shown[2].split())}", 84, break_on_hyphens=False)
