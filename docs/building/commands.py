@@ -98,10 +98,12 @@ def described(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    shown = re.match(r"([\w ,]+): +(?:ridgeformer )?((?:compile|import) .*)", text, re.S)
+    shown = re.match(r"([\w ,]+): +((?:compile|ridgeformer|torchrun) .*)", text, re.S)
     if not shown:
         return plain(text)
-    lines = wrap(f"ridgeformer {' '.join(shown[2].split())}", 84, break_on_hyphens=False)
+    words = " ".join(shown[2].split())
+    command = f"ridgeformer {words}" if words.startswith("compile") else words
+    lines = wrap(command, 84, break_on_hyphens=False)
     return f"{shown[1]}:\n\n```sh\n" + " \\\n    ".join(lines) + "\n```"
 
 
