@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from textwrap import wrap
+from textwrap import dedent, wrap
 from typing import Any
 
 import typer
@@ -20,6 +20,9 @@ registers solvers, kernels, tasks or other members of your own; `ridgeformer --v
 A request that cannot be met is refused in one sentence, with the remedy, and the exit code 2.
 
 """
+
+EXAMPLES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("how-to/*.md")), *sorted((ROOT / "docs").glob("*.md"))]  # fmt: skip
+"""The documents whose commands are shown as examples, the first of them first."""
 
 
 def commands() -> dict[str, Any]:
@@ -52,7 +55,7 @@ def write_commands(folder: Path) -> None:
 
 
 def page(words: str, command: Any, found: dict[str, Any]) -> str:
-    """What it does, how it is called, its options, and the lines of the README that use it."""
+    """What it does, how it is called, its options, and lines of the documents that use it."""
     context = command.make_context(f"ridgeformer {words}", ["--help"], resilient_parsing=True)
     usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
     up = "---\norphan: true\n---\n\n[Commands](index.md)"
@@ -95,21 +98,36 @@ def described(text: str) -> str:
 
 
 def paragraph(text: str) -> str:
-    shown = re.match(r"([\w ,]+): +(compile .*)", text, re.S)
+    shown = re.match(r"([\w ,]+): +((?:compile|ridgeformer|torchrun) .*)", text, re.S)
     if not shown:
         return plain(text)
-    lines = wrap(f"ridgeformer {' '.join(shown[2].split())}", 84, break_on_hyphens=False)
+    words = " ".join(shown[2].split())
+    command = f"ridgeformer {words}" if words.startswith("compile") else words
+    lines = wrap(command, 84, break_on_hyphens=False)
     return f"{shown[1]}:\n\n```sh\n" + " \\\n    ".join(lines) + "\n```"
 
 
 def uses(words: str, found: dict[str, Any]) -> list[str]:
-    """The lines of the README that call the command; those of its sub-commands are on their own pages."""
-    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.S | re.M)  # fmt: skip
-    lines = [line for block in blocks for line in re.split(r"(?<!\\)\n", block)]
+    """The lines of the README that call the command, or else of the first document that does.
+
+    Those of its sub-commands are on their own pages.
+    """
     below = tuple(f"ridgeformer {other}" for other in found if other.startswith(f"{words} "))
-    return [
-        line
-        for line in lines
-        if re.match(rf"ridgeformer {re.escape(words)}(\s|$)", line)
-        and not (below and line.startswith(below))
-    ]
+    for path in EXAMPLES:
+        lines = [
+            line
+            for line in shown_commands(path.read_text("utf-8"))
+            if re.match(rf"ridgeformer {re.escape(words)}(\s|$)", line)
+            and not (below and line.startswith(below))
+        ]
+        if lines:
+            return lines
+    return []
+
+
+def shown_commands(text: str) -> list[str]:
+    """The commands in a document's blocks of code, fenced or indented, each with the lines on which it goes on."""
+    fenced = re.findall(r"^```(?:sh)?\n(.*?)^```$", text, re.S | re.M)
+    indented = [dedent(block) for block in re.findall(r"(?:^ {4}.*\n)+", text, re.M)]
+    lines = [line for block in fenced + indented for line in re.split(r"(?<!\\)\n", block)]
+    return [re.sub(r" {2,}#", "  #", line) for line in lines]

@@ -22,7 +22,8 @@ def write_pictures(folder: Path) -> None:
     for draw in PICTURES:
         with mpl.rc_context(STYLE):
             figure = draw()
-            figure.savefig(folder / f"{draw.__name__}.svg", metadata={"Date": None})
+            path = folder / f"{draw.__name__}.svg"
+            figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
             plt.close(figure)
 
 
@@ -141,7 +142,8 @@ def depth_and_width() -> Figure:
         prompt = task.draw(8, seed=0)
         errors = rf.trajectory(model, prompt).distance(rf.krr(prompt, ridge=1.0)).amax(1)
         left.semilogy(errors / errors[0], label=f"κ = {condition:g}")
-    left.set(xlabel="layers (a step of Chebyshev iteration each)", ylabel="error, from 1")
+    left.set(xlabel="layers (each is one step of Chebyshev iteration)")
+    left.set(ylabel="error, relative to the start")
     left.legend()
     widths, certified, measured = (64, 128, 256, 512), [], []
     prompt = on_a_line(16)
@@ -180,7 +182,7 @@ def softmax_solves() -> Figure:
 
 
 def layers_beside_steps() -> Figure:
-    """A trained model's layers beside the steps of two solvers, on the prompts of its task."""
+    """A trained model's layers beside the steps of three solvers, on the prompts of its task."""
     trained = zoo.load("linear-attention")
     task = trained.recipe.task
     prompt = task.draw(64, seed=0)

@@ -2,8 +2,8 @@
 Compile and dissect conjugate gradients
 =======================================
 
-A solver becomes the weights of a transformer. We compile CG, look at what its heads do and at what its residual
-stream holds, compare it with SciPy's ``cg`` step by step, and then switch one head off.
+A solver becomes the weights of a transformer. We compile conjugate gradients (CG), look at what the heads of the transformer do and at what
+its residual stream holds, compare it with SciPy's ``cg`` step by step, and then switch one head off.
 """
 
 import matplotlib.pyplot as plt
@@ -16,8 +16,8 @@ import ridgeformer as rf
 # %%
 # A problem, and a model for it
 # -----------------------------
-# A prompt holds supports (φ, y) and queries. This task draws features for which the matrix K + λI has the condition
-# number 30, so the largest eigenvalue of K is 29 λ. That bound is the domain of the model that we compile.
+# A prompt holds supports (φ, y), which are examples, and queries. This task draws features for which the matrix K + λI has the
+# condition number 30, so the largest eigenvalue of K is 29 λ. This bound is the domain of the model that we compile.
 task = rf.PrescribedSpectrum(features=6, supports=20, condition=30.0, ridge=1.0)
 prompt = task.draw(8, seed=0)
 STEPS = 6
@@ -33,10 +33,12 @@ print(model)
 # %%
 # What its heads do
 # -----------------
-# A compiled model says of every head what it is for. These are the heads of the second step, seven layers of them. One
-# multiplies with the kernel matrix, from token to token; reductions add up inner products at the aggregator, a token
-# without data; a broadcast hands a scalar back.
-second = [head for head in model.heads() if 9 <= head.layer < 16]
+# A compiled model says of every head what it is for. A step takes seven layers, and these are the heads of the second step, which begins
+# with its product with the kernel matrix, a ``matvec`` from token to token. A ``reduction`` adds up an inner product at the aggregator, a
+# token without data. A ``broadcast`` hands a scalar from the aggregator back to the tokens. The heads called ``reciprocal`` and ``product``
+# do arithmetic on the scalars, since CG has to divide by pᵀAp and by rᵀr.
+begin = model.heads(role="matvec")[1].layer
+second = [head for head in model.heads() if begin <= head.layer < begin + 7]
 print("layer head  what it is for           what it computes")
 for head in second:
     print(f"{head.layer:5d} {head.head:4d}  {', '.join(head.roles):24s} {head.does}")
@@ -44,9 +46,9 @@ for head in second:
 # %%
 # What the residual stream holds
 # ------------------------------
-# One prompt, one support, all columns, from the embedding down to the last layer. Columns change where a sublayer
-# writes. The model says where each iterate is: the coefficient α of this support stays in one column, while the
-# residual and the direction are overwritten in each step.
+# The picture shows the stream of one support in one prompt. Each row is a column of the stream, and time runs from the embedding on
+# the left to the last layer on the right. A value changes where a sublayer writes. The model says where each iterate is: the coefficient
+# α of this support stays in one column, while the residual r and the direction p are overwritten in each step.
 stream = rf.residual_stream(model, prompt)[:, 0, 0]
 features = 6
 columns = model.sites["channels"]["data"]
@@ -64,7 +66,7 @@ plt.show()
 # %%
 # The same numbers as SciPy
 # -------------------------
-# SciPy solves (K + λI) α = y without knowing of transformers. Its callback shows every iterate. The model holds its
+# SciPy solves (K + λI) α = y and knows nothing of transformers. Its callback shows every iterate. The model holds its
 # own iterates in the stream, and ``trajectory(…, states=True)`` reads them.
 ours = rf.trajectory(model, prompt, states=True)
 phi, y = prompt.phi[0].numpy(), prompt.y[0, :, 0].numpy()
@@ -79,8 +81,8 @@ for t, theirs in enumerate(iterates):
 # %%
 # Switch one head off
 # -------------------
-# The fourth product with K is one head in one layer. Without it the solver believes that K p = 0 in that step. It
-# takes a wrong step, its residual is no longer that of its iterate, and it does not come back.
+# The fourth product with K is one head in one layer. Without this head the solver believes that K p = 0 in the fourth step. It
+# takes a wrong step, its residual no longer belongs to its iterate, and it does not recover.
 fourth = model.heads(role="matvec")[3]
 exact = rf.krr(prompt, ridge=1.0)
 intact = ours.distance(exact).amax(1)

@@ -2,8 +2,8 @@
 Gaussian ridge regression on the diabetes data
 ==============================================
 
-``TransformerKernelRidge`` is an estimator of scikit-learn whose ``predict`` is a forward pass of a transformer. Here it
-works beside ``KernelRidge`` on scikit-learn's diabetes data, with a Gaussian kernel, and we look at what it promises.
+``TransformerKernelRidge`` is an estimator for scikit-learn whose ``predict`` is a forward pass of a transformer. We compare it
+with ``KernelRidge`` on scikit-learn's diabetes data, with a Gaussian kernel, and look at what it promises.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +18,8 @@ from ridgeformer.sklearn import TransformerKernelRidge
 # %%
 # Data
 # ----
-# Ten measurements of each of 442 patients. Kernel ridge regression has no intercept, so the targets are centred. We train on
-# 120 patients, which keeps this page quick.
+# The data are ten measurements of each of 442 patients. Kernel ridge regression has no intercept, so we centre the targets. We train on
+# 120 patients, which keeps this page quick to build.
 X, y = load_diabetes(return_X_y=True)
 X, X_test, y, y_test = train_test_split(X, y, train_size=120, random_state=0)
 mean = y.mean()
@@ -28,8 +28,8 @@ y, y_test = y - mean, y_test - mean
 # %%
 # The same estimator twice
 # ------------------------
-# Both get λ = 0.1 and the kernel ``exp(−3|x − x'|²)``. ``fit`` of ours looks at the training rows, chooses the domain of the model
-# (norms and the number of supports) and the number of steps, and compiles CG to softmax attention.
+# Both get λ = 0.1 and the kernel ``exp(−3|x − x'|²)``. The ``fit`` of our estimator looks at the training rows, chooses the domain of the model
+# (bounds on norms and on the number of supports) and the number of steps, and compiles CG to softmax attention.
 exact = KernelRidge(alpha=0.1, kernel="rbf", gamma=3.0).fit(X, y)
 ours = TransformerKernelRidge(alpha=0.1, kernel="rbf", gamma=3.0).fit(X, y)
 shape = ours.model_.transformer.config

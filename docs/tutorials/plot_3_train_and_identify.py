@@ -9,6 +9,7 @@ since there the right answer is known.
 
 import tempfile
 from pathlib import Path
+from textwrap import fill
 
 import matplotlib.pyplot as plt
 import torch
@@ -22,9 +23,9 @@ torch.set_num_threads(1)
 # %%
 # A recipe
 # --------
-# All that determines a run: the task, the architecture, the schedule and a seed. The task is noisy linear regression with three
-# features; the model has four layers of linear attention without an MLP, so that every layer computes a polynomial of the
-# prompt. The recipes that are shipped train for minutes to hours; this one has 600 steps.
+# A recipe holds all that determines a run: the task, the architecture, the schedule and a seed. Our task is noisy linear regression with three
+# features. The model has four layers of linear attention without an MLP, so that every layer computes a polynomial of the
+# prompt. The recipes that are shipped train for minutes to hours; this one takes 600 steps, which are seconds.
 task = LinearRegression(features=3, supports=12, queries=8, condition=3.0, noise=0.3)
 recipe = rf.Recipe(
     name="small",
@@ -61,8 +62,8 @@ plt.show()
 # %%
 # Layer by layer
 # --------------
-# The stream at a query is read by the model's own unembedding after every layer. Beside it stand gradient descent and CG, compiled,
-# after as many steps. The distance is to ridge regression, which is the best predictor of this task.
+# The residual stream at a query is read by the model's own unembedding after every layer. For comparison, gradient descent and CG take as many steps, as
+# numerics. The distance is that to ridge regression, which is the best predictor of this task.
 prompt = task.draw(128, seed=1)
 best = task.best(prompt)
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
@@ -79,9 +80,9 @@ plt.show()
 # %%
 # The verdict
 # -----------
-# ``identify`` fits every registered solver, with numbers of its own, to what the layers hold, and scores on other prompts. The
-# verdict's limits were found on models whose answer is known. ``unexplained`` is the part of the prediction that a candidate's
-# last step leaves. ``interior`` is 0 if its steps are in the layers, and 1 if the layers between the ends tell nothing of them.
+# ``identify`` fits every registered solver, with its λ and step size, to what the layers hold, and scores it on other prompts. The
+# limits of the verdict were found on models whose answer is known. ``unexplained`` is the part of the prediction that the last step of a candidate
+# does not explain. ``interior`` is 0 if its steps are in the layers, and 1 if the layers between the ends say nothing about them.
 # Brackets hold 95 % intervals over prompts.
 
 
@@ -94,7 +95,7 @@ def within(number):
 
 def verdict(subject: rf.Subject, on: LinearRegression) -> None:
     finding = rf.identify(subject, on, prompts=64, seed=2)
-    print(finding.settings["verdict"]["sentence"])
+    print(fill(finding.settings["verdict"]["sentence"], 90))
     print("\ncandidate              unexplained                interior")
     for name in finding.settings["compared"]:
         numbers = [finding.get(measure, name) for measure in ("unexplained", "interior")]
@@ -107,7 +108,7 @@ verdict(rf.subject(trained), task)
 # %%
 # A model whose answer is known
 # -----------------------------
-# The same call on compiled gradient descent. Prompts of this task have eigenvalues that the compiler must be told a bound of.
+# The same call reads compiled gradient descent. The compiler has to be told a bound on the eigenvalues that prompts of this task have.
 largest = max(
     float(torch.linalg.matrix_norm(p.phi, 2).square().max())
     for p in (task.draw(256, seed=s) for s in range(3))
@@ -124,7 +125,7 @@ verdict(rf.subject(compiled), task)
 # %%
 # What this shows, and what it does not
 # -------------------------------------
-# One seed, one small task and seconds of training: the first verdict is about this model alone. Small numbers of another
-# candidate beside the right one are no contradiction: with few steps, one method can be blended from another. Models of the zoo were trained for
-# hours, and :doc:`/identification` has their verdicts with two seeds each, the method, and how often it errs on models whose
-# answer is known. A verdict of "none of these" says that no registered solver passes, not that the model runs no algorithm.
+# This was one seed, one small task and seconds of training, so the first verdict is about this model alone. If another candidate has small numbers beside
+# the right one, this is no contradiction: with few steps, one method can be blended from another. The shipped models were trained for minutes to
+# an hour or more, and :doc:`/identification` has the verdicts on two seeds of each, the method, and how often it errs on models whose
+# answer is known. A verdict of "none of these" says that no registered solver passes the limits. It does not say that the model runs no algorithm.

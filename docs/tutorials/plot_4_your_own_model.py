@@ -19,8 +19,8 @@ torch.set_num_threads(1)
 # %%
 # A module
 # --------
-# An encoder of PyTorch that knows nothing of this project. Its tokens are [x | y | 0] for supports and [x | 0 | 1] for queries,
-# and queries read supports alone.
+# The module is an encoder of PyTorch that knows nothing of this project. Its tokens are [x | y | 0] for supports and [x | 0 | 1] for queries.
+# A query reads the supports and itself, and no token reads another query.
 task = LinearRegression(features=2, supports=12, queries=12, condition=1.0)
 
 
@@ -62,7 +62,7 @@ for _ in range(300):
 # %%
 # The adapter
 # -----------
-# This is all that is needed. It hooks the layers during a call only.
+# This is all that is needed. The adapter puts hooks on the layers, and only while it runs the module.
 subject = rf.ModuleSubject(
     "an encoder",
     model,
@@ -118,7 +118,6 @@ axes.legend()
 plt.show()
 
 # %%
-# After each layer the stream at the query holds more of the answer, and as much of it is left when the supports are emptied: what a
-# query has read, it keeps. :doc:`/your-own-model` has the other
-# ways in: GPT-2 checkpoints, classes of your own, importers. ``rf.identify(subject, task)`` asks which solver it runs, as in the
-# tutorial before this one.
+# After each layer the stream at the query holds more of the answer. About as much is left of the prediction if the supports are emptied after that layer, because a query
+# keeps what it has read. :doc:`/your-own-model` describes the other ways to bring a model: GPT-2 checkpoints, classes of your own, and
+# importers. ``rf.identify(subject, task)`` asks which solver a model runs, as in the tutorial before this one.

@@ -16,9 +16,9 @@ import ridgeformer as rf
 # %%
 # The recurrence
 # --------------
-# Gradient descent that starts each step from the mean of its last two iterates. A solver has a state, which holds ``alpha``, and speaks to a ``Machine``: ``m.matvec`` is a product with K + λI,
-# ``m.interval`` is where its spectrum lies. It says with ``m.bound`` how large a vector becomes, and why, because a ReLU network has to
-# know the range of what it multiplies.
+# Our solver is gradient descent that starts each step from the mean of its last two iterates. A solver has a state, which holds ``alpha``, and
+# speaks to a ``Machine``: ``m.matvec`` is a product with K + λI, and ``m.interval`` is the interval in which the eigenvalues of this matrix lie.
+# With ``m.bound`` the solver says how large a vector becomes, and why, because a ReLU network has to know the range of what it multiplies.
 
 
 class Averaged(NamedTuple):
@@ -67,14 +67,15 @@ print(f"largest difference of any step: {float(layers.distance(numerics).max()):
 # %%
 # Is it any good?
 # ---------------
-# Beside gradient descent and heavy ball with their best coefficients. The mean damps the modes of large eigenvalues, where gradient
-# descent with this step length swings to and fro, and does little for those of small ones: heavy ball overtakes it in the end.
+# We compare it with gradient descent and heavy ball, which have their best coefficients. Taking the mean damps the modes of large eigenvalues, in which
+# gradient descent with this step length swings to and fro. It does little for the modes of small eigenvalues, and heavy ball overtakes it in the end.
 exact = rf.krr(prompt, ridge=1.0)
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 for solver in (rf.GradientDescent(), AveragedDescent(), rf.HeavyBall()):
     path = rf.solve(solver, prompt, steps=20, ridge=1.0, max_eigenvalue=task.max_eigenvalue)
     axes.semilogy(path.distance(exact).amax(1), label=f"{solver.name}, numerics")
 axes.semilogy(layers.distance(exact).amax(1), "k.", label="averaged-descent, transformer")
+axes.set_xticks(range(0, 21, 4))
 axes.set_xlabel("step")
 axes.set_ylabel("largest error over 16 prompts")
 axes.legend()
@@ -83,7 +84,7 @@ plt.show()
 # %%
 # The general theorems
 # --------------------
-# Those that hold for any solver are measured on it; one that does not apply is named with the reason.
+# ``verify_solver`` measures the theorems that hold for any solver on this one. If a theorem does not apply, it is named with the reason.
 report = rf.verify_solver(AveragedDescent(), to=target, features=6, steps=8, ridge=1.0, fast=True)
 print(report)
 assert report.holds

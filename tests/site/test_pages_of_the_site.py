@@ -86,6 +86,15 @@ def test_every_command_has_a_page(site):
     assert "--temperature" in shown
 
 
+def test_the_page_of_every_command_has_an_example(site):
+    """A command with sub-commands has a table of them instead."""
+    every = commands()
+    for words in every:
+        shown = (site / "commands" / f"{page_name(words)}.html").read_text(encoding="utf-8")
+        above = any(other.startswith(f"{words} ") for other in every)
+        assert above or 'id="examples"' in shown, words
+
+
 def test_every_public_name_has_a_page(site):
     made = {path.stem for path in (site / "reference").glob("*.html")}
     own = [public for public in public_names() if public.home == "ridgeformer"]

@@ -6,7 +6,7 @@ from browsing import watched
 pytestmark = pytest.mark.site
 
 LOOKED_AT = (
-    "index", "get-started", "concepts/softmax", "how-to/compile-a-model", "sharp-bits", "compiles",
+    "index", "get-started", "concepts/softmax", "concepts/what-a-layer-does", "how-to/compile-a-model", "sharp-bits", "compiles",
     "tutorials/index", "tutorials/plot_1_dissect_cg", "reference/ridgeformer.compile",
     "reference/ridgeformer.theory", "commands/compile", "format",
 )  # fmt: skip
@@ -33,6 +33,23 @@ def test_a_page_is_quiet_and_fits(browser, site, name, width):
     assert troubles == []
     assert broken == []
     assert wide <= width
+
+
+def test_what_is_written_in_a_picture_is_inside_it(browser, site):
+    """A picture of panels with a fixed shape can leave no room for its titles."""
+    pictures = sorted((site / "_images").glob("*.svg"))
+    assert pictures
+    for path in pictures:
+        page, _ = opened_page(browser, path, WIDE)
+        cut = page.evaluate("""() => {
+            const box = document.documentElement.viewBox.baseVal;
+            return [...document.querySelectorAll("g[id^=text_]")].filter(text => {
+                const b = text.getBBox();
+                return b.x < box.x - 1 || b.y < box.y - 1 || b.x + b.width > box.width + 1 || b.y + b.height > box.height + 1;
+            }).map(text => text.id);
+        }""")
+        page.context.close()
+        assert cut == [], path.name
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])

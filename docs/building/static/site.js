@@ -14,3 +14,8 @@ addEventListener("load", () => {
     addEventListener("resize", soon);
     soon();
 });
+
+// A picture of several panels beside each other is marked, so that it is not made too small on a phone.
+addEventListener("load", () => document.querySelectorAll("article img").forEach(picture => {
+    picture.classList.toggle("panels", picture.naturalWidth > 2.2 * picture.naturalHeight);
+}));

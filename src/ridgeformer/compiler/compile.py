@@ -40,7 +40,18 @@ def compile(
     It solves (K + λI)α = y for λ = `ridge` and any prompt of `features` features and `outputs` outputs
     inside the domain of the target. A smoother needs neither `steps` nor `ridge`. With `looped=True` the
     model holds one step, which is repeated as often as a caller of `predict` says, up to `steps` times.
-    A model that promises no error comes with the warning `NoPromise`.
+    A model that promises no error comes with the warning `NoPromise`, and what cannot be compiled is
+    refused with the reason (`Refusal`).
+
+    solver   an instance of a registered solver, such as `ConjugateGradient()`
+    features   p, the number of features of every support and query
+    to   the target: `LinearAttention` or `SoftmaxAttention`, with the domain that the model serves
+    steps   how many steps of the solver the model runs
+    ridge   λ, which must be positive
+    outputs   r, the number of targets of every support
+    kernel   the kernel, `Linear()` if it is left out
+    dtype   the precision of the weights, float64 or float32
+    looped   whether one step is held and repeated
     """
     if steps is None:
         steps = LONGEST_LOOP if looped else 1

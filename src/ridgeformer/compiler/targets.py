@@ -29,7 +29,7 @@ class Interpolated:
 
     Give either the `tolerance` to certify for every prompt of the domain, or the `width` to spend. With
     `digits=True` the step's product with 1/D is made from the binary digits of 1/D instead: two blocks
-    a step, and a width that grows with the logarithm of k/ε where squares take its root.
+    a step, and a width that grows with the logarithm of k/ε where that of squares is proportional to k/√ε.
     """
 
     max_target: float = field(metadata={"help": "A bound on |y|."})
@@ -87,6 +87,7 @@ class LinearAttention:
     """Linear attention, for kernels that are dot products of features.
 
     The model serves every prompt with λ_max(K) ≤ `max_eigenvalue`, whatever its number of supports.
+    Its MLP is a plain one unless `products` is `Exact()`, which decoders need that solve every prefix.
     """
 
     max_eigenvalue: float = field(
@@ -124,7 +125,8 @@ class SoftmaxAttention:
     """Softmax attention, for kernels that are exponentials, and for dot products by pairs of heads.
 
     The model serves prompts with |φ| ≤ `max_norm` and at most `max_supports` supports. A smoother
-    needs neither.
+    needs neither. `products` says how the MLP multiplies, `Exact()` or `Interpolated(…)`; `dot_products` are the
+    `HeadPairs(…)` that make a kernel of dot products.
     """
 
     max_norm: float | None = field(default=None, metadata={"help": "A bound on |φ|."})

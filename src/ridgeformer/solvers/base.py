@@ -83,10 +83,19 @@ def solve(
     interval: Interval | None = None,
     states: bool = False,
 ) -> Trajectory:
-    """Runs `steps` steps on every prompt at once.
+    """Runs a solver as numerics: `steps` steps on every prompt at once.
 
     Fixed-coefficient methods are tuned to `interval`, else to [λ, λ + max_eigenvalue], else to the
-    extreme eigenvalues of the prompts themselves. `states=True` keeps every vector of the state.
+    extreme eigenvalues of the prompts themselves.
+
+    solver   an instance of a solver, such as `ConjugateGradient()`
+    prompt   the problems to solve
+    steps   how many steps to take; the result has one prediction more, that of the start
+    ridge   λ, which must be positive
+    kernel   the kernel, `Linear()` if it is left out
+    max_eigenvalue   a bound on the largest eigenvalue of K
+    interval   where all eigenvalues of the system lie, in place of that bound
+    states   whether every vector of the state is kept, too
     """
     check_solver(solver)
     machine = EagerMachine(prompt, kernel_or_default(kernel), ridge, max_eigenvalue, interval)

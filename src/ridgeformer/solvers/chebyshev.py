@@ -21,8 +21,14 @@ class ChebyshevState(NamedTuple):
 
 @dataclass(frozen=True)
 class Chebyshev(Solver):
-    """After t steps the residual polynomial is T_t((c − x)/h) / T_t(c/h), c and h the interval's
-    centre and half-width, so the worst mode has shrunk by exactly 1/T_t((κ+1)/(κ−1))."""
+    """Chebyshev semi-iteration, whose fixed coefficients are the best ones for an interval of eigenvalues.
+
+    After t steps the residual polynomial is T_t((c − x)/h) / T_t(c/h), c and h the interval's
+    centre and half-width, so the worst mode has shrunk by exactly 1/T_t((κ+1)/(κ−1)).
+
+    precondition   the preconditioner: `none`, the diagonal (`jacobi`), or row sums (`row-sum`)
+    interval   where the eigenvalues lie, if not where the target or the prompts say
+    """
 
     precondition: Precondition = "none"
     interval: Interval | None = None

@@ -17,7 +17,12 @@ class HeavyBallState(NamedTuple):
 
 @dataclass(frozen=True)
 class HeavyBall(Solver):
-    """Every mode inside [lo, hi] has the asymptotic rate √β = (√κ−1)/(√κ+1)."""
+    """Polyak's heavy ball: gradient descent with momentum, and its optimal coefficients for an interval [lo, hi].
+
+    Every mode inside the interval has the asymptotic rate √β = (√κ−1)/(√κ+1).
+
+    interval   where the eigenvalues lie, if not where the target or the prompts say
+    """
 
     interval: Interval | None = None
 

@@ -59,7 +59,12 @@ def by_eigenvectors(
 def krr(
     prompt: Prompt, *, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, "batch q r"]:
-    """f*(x) = k(x)ᵀ(K + λI)⁻¹y at the queries, in float64."""
+    """Kernel ridge regression in closed form: f*(x) = k(x)ᵀ(K + λI)⁻¹y at the queries, in float64.
+
+    prompt   the problems, with supports (φ, y) and queries
+    ridge   λ, which must be positive
+    kernel   the kernel of K and k(x), `Linear()` if it is left out
+    """
     alpha = krr_coefficients(prompt, ridge=ridge, kernel=kernel)
     cross = kernel_or_default(kernel)(prompt.phi_query.double(), prompt.phi.double())
     return cross @ alpha
@@ -82,7 +87,7 @@ def kernel_eigenvalues(prompt: Prompt, kernel: Kernel | None = None) -> Float[Te
 def condition_number(
     prompt: Prompt, *, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, " batch"]:
-    """κ = cond(K + λI)."""
+    """κ = cond(K + λI) of every problem, for λ = `ridge`."""
     values = kernel_eigenvalues(prompt, kernel)
     return (values[:, -1] + ridge) / (values[:, 0] + ridge)
 
@@ -90,6 +95,6 @@ def condition_number(
 def effective_dimension(
     prompt: Prompt, *, ridge: float, kernel: Kernel | None = None
 ) -> Float[Tensor, " batch"]:
-    """d_eff(λ) = Σ σ_i/(σ_i + λ), the number of directions that the ridge leaves alive."""
+    """d_eff(λ) = Σ σ_i/(σ_i + λ) over eigenvalues of K, the number of directions that the ridge leaves alive."""
     values = kernel_eigenvalues(prompt, kernel)
     return (values / (values + ridge)).sum(-1)

@@ -46,7 +46,11 @@ class Stationary(Solver):
 
 @dataclass(frozen=True)
 class Richardson(Stationary):
-    """Richardson iteration with a diagonal preconditioner."""
+    """Richardson iteration with a diagonal preconditioner.
+
+    precondition   the preconditioner: `none`, the diagonal (`jacobi`), or row sums (`row-sum`)
+    interval   where the eigenvalues lie, if not where the target or the prompts say
+    """
 
     precondition: Precondition = "none"
     interval: Interval | None = None
@@ -57,7 +61,10 @@ class Richardson(Stationary):
 
 @dataclass(frozen=True)
 class GradientDescent(Stationary):
-    """Gradient descent on ½αᵀAα − yᵀα, which is Richardson iteration with P = I."""
+    """Gradient descent on ½αᵀAα − yᵀα, which is Richardson iteration with P = I.
+
+    interval   where the eigenvalues lie, if not where the target or the prompts say
+    """
 
     interval: Interval | None = None
 

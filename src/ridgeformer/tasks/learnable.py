@@ -58,7 +58,12 @@ class LearnableTasks(Registry[type["LearnableTask"]]):
 
 @dataclass(frozen=True)
 class LearnableTask(Task):
-    """A distribution over functions, their inputs and the noise, together with its best predictor."""
+    """A distribution over functions, their inputs and the noise, together with its best predictor.
+
+    features   p, the number of features
+    supports   k, the number of supports of every problem
+    queries   q, the number of queries of every problem
+    """
 
     features: int = 2
     supports: int = 32

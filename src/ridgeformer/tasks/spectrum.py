@@ -22,6 +22,15 @@ class PrescribedSpectrum(Task):
     K's largest eigenvalue is (condition − 1)·λ, and its rank is min(k, p). When k > p the null
     space of K makes λ an eigenvalue of A = K + λI, so that cond(A) is exact; when k ≤ p the
     smallest eigenvalue of K is set to 0 for the same reason.
+
+    features   p, the number of features
+    supports   k, the number of supports of every problem
+    queries   q, the number of queries of every problem
+    outputs   r, the number of targets of every support
+    condition   κ, the condition number of K + λI
+    ridge   λ
+    shape   how the eigenvalues lie between their ends: `geometric`, `uniform` or `clustered`
+    noise   the standard deviation of the noise on the targets
     """
 
     features: int = 8

@@ -36,8 +36,17 @@ def evaluate(
     """Measures a model on its own task, or on those that are named.
 
     With a store, what is found is kept there at once, and the same call goes on from there.
-    `directory` holds the model, or is the name of a shipped one. Iterative baselines take `steps` steps, or their own number if it is None.
-    The model runs on `device`, and everything that it is compared with on the CPU.
+
+    directory   the directory of the model, or the name of a shipped one
+    out   the directory of the page and its numbers
+    tasks   the tasks to measure on, the model's own if none is named
+    prompts   how many prompts of each task
+    seed   the seed of the prompts
+    baselines   the names of the baselines beside it, all if it is None
+    steps   how many steps iterative baselines take, their own number if it is None
+    device   where the model runs; everything that it is compared with runs on the CPU
+    console   where progress and the table are printed
+    store   where finished parts of the work are kept
     """
     if prompts < 8:
         raise Refusal(f"Intervals over quarters of the prompts need at least 8, got {prompts}.")

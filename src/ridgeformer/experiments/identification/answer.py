@@ -38,11 +38,18 @@ def identify(
     track: Track = in_silence,
     keep: Keep = at_once,
 ) -> Finding:
-    """Everything that is found about a subject on prompts of a task.
+    """Which solver a model runs: everything that is found about a subject on prompts of a task.
 
-    The search for a candidate's numbers begins at `guess`, or at the task's own kernel and λ. The
-    limits of the verdict are those of `calibration`, or of the one that is shipped. The same seed gives the
-    same finding. `keep` may know a piece of the work from before.
+    The same seed gives the same finding. Its `settings["verdict"]["sentence"]` is the verdict in words.
+
+    subject   the model, as `subject(model)` or a `ModuleSubject`
+    task   the task whose prompts the model is shown
+    prompts   how many prompts; half of them fit, a quarter chooses, and the last quarter scores
+    seed   the seed of the prompts
+    calibration   the limits of the verdict, those that are shipped if it is left out
+    guess   the kernel and λ at which the search for a candidate's numbers begins, or else the task's own
+    track   shows progress
+    keep   may know a piece of the work from before
     """
     if not isinstance(subject, Subject):
         raise Refusal(

@@ -89,9 +89,18 @@ def verify_solver(
 ) -> SolverReport:
     """Measures every general theorem on one solver; those that do not apply are named with the reason.
 
-    Without a target `to`, nothing is compiled and only what concerns the numerics is measured. `out`
-    is a directory for the page with statements and figures. A violated bound is in the report, not an
-    exception.
+    Without a target `to`, nothing is compiled and only what concerns the numerics is measured. A violated
+    bound is in the report, not an exception.
+
+    solver   an instance of your solver
+    kernel   the kernel, `Linear()` if it is left out
+    to   the target to which it is compiled
+    features   the number of features of the problems
+    steps   how many steps are measured
+    ridge   λ
+    seed   the seed of the problems
+    fast   whether fewer problems are drawn
+    out   a directory for the page with statements and figures
     """
     check_solver(solver)
     case = Case(solver, kernel_or_default(kernel), to, features, ridge, steps)
