@@ -29,6 +29,8 @@ class Registry(Mapping[str, T]):
         # A script that is run twice by one interpreter defines its class twice.
         if known is not None and identity(known) != identity(member):
             raise Refusal(f"There is a {self.kind} {name!r} already: choose another name.")
+        if missing := sorted(getattr(member, "__abstractmethods__", ())):
+            raise Refusal(f"{member!r} cannot be registered: it has no {', '.join(missing)}.")
         self.members[name] = member
         return member
 

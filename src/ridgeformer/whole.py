@@ -21,6 +21,9 @@ from uuid import uuid4
 PART, OLD = "part", "old"
 """The ends of hidden names: what is being written, and what is about to be replaced."""
 
+LARGEST_TEXT = 2**28
+"""The bytes that a text may have, before memory is given for it."""
+
 HOST = sha256(socket.gethostname().encode()).hexdigest()[:4]
 """Tells machines apart that share a file system: each can only know which of its own processes have ended."""
 
@@ -57,6 +60,15 @@ def write_whole(target: Path, content: bytes) -> None:
     """Writes a file, which is there with all of its content, or as it was before."""
     with written_whole(target) as partial:
         partial.write_bytes(content)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; a pipe, which may never end, and what is too large for a text are errors of the file."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is a device or a pipe, no ordinary file", str(path))
+    if path.is_file() and path.stat().st_size > LARGEST_TEXT:
+        raise OSError(errno.EFBIG, f"it has more than {LARGEST_TEXT:,} bytes", str(path))
+    return path.read_text(encoding="utf-8")
 
 
 def remove_whole(directory: Path) -> None:

@@ -195,3 +195,55 @@ def test_several_files_are_run_in_order(tmp_path):
     )
     assert result.returncode == 0, result.stderr
     assert "second after 1" in result.stdout
+
+
+OWN = """
+from typing import Any, NamedTuple
+
+import ridgeformer as rf
+
+
+class State(NamedTuple):
+    alpha: Any
+
+
+@rf.register
+class Own(rf.Solver):
+    name = "own"
+
+    def init(self, m):
+        return State(m.zeros())
+
+    def step(self, m, s, t):
+        return s
+"""
+END = "\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "said"),
+    [
+        ("        return s", "        return 1 / 0", "own.py fails in line 19: ZeroDivisionError: division by zero."),
+        ("        return s", "        return s.beta", "own.py fails in line 19: AttributeError: "),
+        ("        return s", "        return (s.alpha,)", "must return a NamedTuple with a field alpha; got tuple."),
+        ("        return State(m.zeros())", "        return None", "with a field alpha; got NoneType."),
+        ("    def step(self, m, s, t):", "    def stp(self, m, s, t):", "cannot be registered: it has no step."),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["compile", "solve"])
+def test_a_method_of_ones_own_that_fails_is_told_in_one_sentence(
+    tmp_path, command, line, wrong, said
+):
+    assert OWN.count(line + END) == 1
+    (tmp_path / "own.py").write_text(OWN.replace(line + END, wrong + END))
+    PrescribedSpectrum(features=3, supports=8, condition=10).draw(2, seed=0).save(
+        tmp_path / "p.npz"
+    )
+    rest = {
+        "compile": ["--features", "3", "--max-eigenvalue", "9", "--out", "m"],
+        "solve": ["p.npz", "--out", "found.npz"],
+    }  # fmt: skip
+    words = ["--import", "own.py", command, "own", "--steps", "2", "--ridge", "1", *rest[command]]
+    result = cli(*words, cwd=tmp_path)
+    refused(result, said)
+    assert len(result.stderr.splitlines()) == 1

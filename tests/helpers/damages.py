@@ -1,6 +1,7 @@
 """Kinds of damage to prompts, saved models and recipes: functions of a path, by name."""
 
 import json
+import os
 import shutil
 import struct
 import zipfile
@@ -26,6 +27,16 @@ def removed(path):
 def made_a_folder(path):
     path.unlink()
     path.mkdir()
+
+
+def made_a_pipe(path):
+    """Nobody writes to it, so that whoever reads it waits for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
+DIGITS = 5000 * "9"
+"""A number of more digits than Python reads."""
 
 
 def arrays(**changes):
@@ -159,6 +170,9 @@ MODELS = {
     "config.json a list": file_of("config.json", replaced(b"[1]")),
     "config.json binary": file_of("config.json", replaced(b"\xff\xfe\x00")),
     "config.json nested deeply": nested,
+    "config.json of 5000 digits": file_of(
+        "config.json", replaced(f'{{"n_embd": {DIGITS}}}'.encode())
+    ),
     "of another format": config(format="other/3"),
     "weights cut": file_of("model.safetensors", cut),
     "weights empty": file_of("model.safetensors", replaced(b"")),
@@ -220,6 +234,8 @@ TOML = {
     "empty": replaced(b""),
     "binary": replaced(b"\xff\xfe\x00\x01"),
     "cut in a line": replaced(b'name = "r"\n[task\n'),
+    "a pipe": made_a_pipe,
+    "5000 digits": replaced(f'name = "r"\nseed = {DIGITS}\n[task]\nname = "linear"\n'.encode()),
     "an unknown key": replaced(b'name = "r"\ncolour = 1\n[task]\nname = "linear"\n'),
     "an unknown task": replaced(b'name = "r"\n[task]\nname = "lineer"\n'),
     "words for numbers": replaced(b'name = "r"\n[task]\nname = "linear"\nfeatures = "three"\n'),

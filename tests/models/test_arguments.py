@@ -1,6 +1,8 @@
 """Arguments of the wrong kind: a name in place of a solver, a path in place of a prompt. What to write is said."""
 
+import numpy as np
 import pytest
+import torch
 
 import ridgeformer as rf
 from conftest import without_checks
@@ -19,6 +21,17 @@ def compiled(solver=CG, **changes):
 
 def prompt():
     return TASK.draw(2, seed=0)
+
+
+MASKED = np.ma.masked_array(np.ones((2, 2)), [[0, 1], [0, 0]])
+
+
+def solved(**options):
+    return rf.solve(rf.Chebyshev(), prompt(), steps=2, ridge=1.0, **options)
+
+
+def loop():
+    return rf.compile(rf.HeavyBall(), features=3, ridge=1.0, to=TO, looped=True)
 
 
 CASES = {
@@ -46,6 +59,25 @@ CASES = {
     "half a support": (lambda: rf.SoftmaxAttention(1.0, 7.5), "`max_supports` must be a whole number"),
     "half a head": (lambda: rf.HeadPairs(4.0), "`heads` must be a whole number"),
     "half a neuron": (lambda: rf.Interpolated(1.0, width=64.5), "`width` must be a whole number"),
+    "products by a word": (lambda: rf.LinearAttention(9.0, "exact"), r"`products` must be Exact\(…\), or None"),
+    "products by a class": (lambda: rf.SoftmaxAttention(1.0, 8, rf.Exact), r"Exact\(…\) or Interpolated\(…\), or None"),
+    "a number of head pairs": (lambda: rf.SoftmaxAttention(1.0, 8, rf.Exact(), 3), r"must be HeadPairs\(…\)"),
+    "half a degree": (lambda: rf.Polynomial(2.5), "`degree` must be a whole number"),
+    "a degree of words": (lambda: rf.Polynomial("2"), "`degree` must be a whole number"),
+    "half a feature of a task": (lambda: rf.PrescribedSpectrum(features=2.5), "needs whole features; got features 2.5"),
+    "a condition of words": (lambda: rf.PrescribedSpectrum(condition="x"), "`condition` must be a number"),
+    "a negative eigenvalue": (lambda: solved(max_eigenvalue=-1), "`max_eigenvalue` must be positive"),
+    "an eigenvalue of words": (lambda: solved(max_eigenvalue="9"), "`max_eigenvalue` must be a number"),
+    "one end of an interval": (lambda: solved(interval=(1,)), "`interval` must be two numbers 0 < LO ≤ HI, got 1"),
+    "an interval of words": (lambda: solved(interval="none"), "`interval` must be two numbers"),
+    "half a step of a loop": (lambda: loop().predict(prompt(), steps=2.5), "`steps` must be a whole number"),
+    "unrolled by words": (lambda: loop().unrolled("a"), "`steps` must be a whole number"),
+    "a stream of a path": (lambda: rf.residual_stream("cg", prompt()), "A compiled model is needed"),
+    "rows of unequal lengths": (lambda: rf.Prompt([[1.0, 2.0], [3.0]], [1.0, 2.0], [1.0]), "unequal lengths"),
+    "masked entries": (lambda: rf.Prompt(MASKED, [1.0, 2.0], [1.0, 2.0]), "phi has masked entries"),
+    "sparse tensors": (lambda: rf.Prompt(torch.eye(2).to_sparse(), torch.ones(2), torch.ones(2)), "phi is sparse"),
+    "a device of no kind": (lambda: prompt().to("float16"), "There is no kind of device 'float16'"),
+    "a device that is not there": (lambda: prompt().to("cuda:99"), "PyTorch finds no device 'cuda:99'"),
     "a path for a prompt": (lambda: compiled().predict("prompts.npz"), r"`Prompt\.load\(path\)`"),
     "krr of a path": (lambda: rf.krr("prompts.npz", ridge=1.0), r"`Prompt\.load\(path\)`"),
     "solve of a tensor": (lambda: rf.solve(CG, prompt().phi, steps=2, ridge=1.0), "A prompt is needed"),
@@ -62,3 +94,17 @@ def test_what_to_write_is_said(name):
     ask, words = CASES[name]
     with without_checks(), pytest.raises(Refusal, match=words):
         ask()
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers(tmp_path):
+    sizes = {name: np.int64(n) for name, n in (("features", 3), ("steps", 2), ("outputs", 1))}
+    with without_checks():
+        compiled(**sizes).save(tmp_path / "cg")
+    assert rf.load(tmp_path / "cg").certificate == compiled().certificate
+
+
+def test_numbers_that_float64_does_not_hold_are_infinite(recwarn):
+    beyond = np.full((2, 2), np.longdouble("1e4000"))
+    with pytest.raises(Refusal, match="phi contains NaN or infinite"):
+        rf.Prompt(beyond, [1.0, 2.0], [1.0, 2.0])
+    assert not recwarn.list

@@ -36,13 +36,15 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         with interruption.in_one_sentence():  # before torch is imported, which takes seconds
-            from ridgeformer.cli.imports import run_file
+            from ridgeformer.cli.imports import blamed, run_file
             from ridgeformer.cli.refusals import one_sentence
 
             with one_sentence(self.flags):
-                for path in ctx.params["files"] or ():
+                files = ctx.params["files"] or ()
+                for path in files:
                     run_file(path)
-                return super().invoke(ctx)
+                with blamed(files):
+                    return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

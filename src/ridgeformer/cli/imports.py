@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from traceback import extract_tb
+
+import typer
 
 from ridgeformer.types import Refusal
 
@@ -33,12 +37,34 @@ def run_file(path: Path) -> None:
             f"{path} cannot be imported: it ends Python, where it should register; leave the call of exit out."
         ) from error
     except Exception as error:
-        lines = [f.lineno for f in extract_tb(error.__traceback__) if Path(f.filename) == path]
-        line = lines[-1] if lines else getattr(error, "lineno", None)
+        line = line_of(error, path) or getattr(error, "lineno", None)
         where = f" in line {line}" if line else ""
         raise Refusal(
             f"{path} cannot be imported: {type(error).__name__}{where}: {error}."
         ) from error
+
+
+def line_of(error: BaseException, path: Path) -> int | None:
+    """The last line of the file through which the error came, if it did."""
+    here = path.absolute()
+    lines = [f.lineno for f in extract_tb(error.__traceback__) if Path(f.filename) == here]
+    return lines[-1] if lines else None
+
+
+@contextmanager
+def blamed(paths: Sequence[Path]) -> Iterator[None]:
+    """An error in the user's own files, which a command has called, is told with its line."""
+    try:
+        yield
+    except (Refusal, OSError, MemoryError, typer.Exit):
+        raise
+    except Exception as error:
+        for path in paths:
+            if line := line_of(error, path):
+                raise Refusal(
+                    f"{path} fails in line {line}: {type(error).__name__}: {error}."
+                ) from error
+        raise
 
 
 @dataclass(frozen=True)

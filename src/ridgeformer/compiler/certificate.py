@@ -16,7 +16,7 @@ from ridgeformer.kernels import kernel_from
 from ridgeformer.program import LoopedProgram, Program, Space
 from ridgeformer.solvers import EagerMachine, Solver
 from ridgeformer.tasks import Prompt, check_prompt
-from ridgeformer.types import Refusal, counted
+from ridgeformer.types import Refusal, check_whole, counted
 
 SLACK = {"float64": 1e-9, "float32": 1e-5}
 """Relative slack on the bounds of the domain, for prompts that lie on its edge up to round-off."""
@@ -118,6 +118,7 @@ class Certificate:
             raise Refusal(
                 f"The model has a loop: choose `steps`, how often it runs, from 1 to {self.steps:,}."
             )
+        check_whole("steps", steps)
         if not 1 <= steps <= self.steps:
             raise Refusal(
                 f"`steps` is {steps:,}, outside the 1 to {self.steps:,} for which the model is certified: "

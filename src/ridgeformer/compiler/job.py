@@ -33,6 +33,8 @@ class Job:
         check_solver(self.solver)
         for name in ("features", "outputs", "steps"):
             check_whole(name, getattr(self, name), least=1)
+            # NumPy's integers would reach config.json, which holds Python's.
+            object.__setattr__(self, name, int(getattr(self, name)))
         for name in ("features", "outputs"):
             if getattr(self, name) > WIDEST:
                 raise Refusal(f"`{name}` must be at most {WIDEST:,}, got {getattr(self, name):,}.")

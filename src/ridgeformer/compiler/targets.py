@@ -108,6 +108,7 @@ class LinearAttention:
 
     def __post_init__(self) -> None:
         positive("max_eigenvalue", self.max_eigenvalue)
+        one_of("products", self.products, Exact)
         if self.every_prefix and not self.causal:
             raise Refusal(
                 "Every prefix is solved at a token that sees nothing after it: use `causal=True` with "
@@ -143,9 +144,18 @@ class SoftmaxAttention:
             positive("max_norm", self.max_norm)
         if self.max_supports is not None:
             check_whole("max_supports", self.max_supports, least=1)
+        one_of("products", self.products, Exact, Interpolated)
+        one_of("dot_products", self.dot_products, HeadPairs)
 
 
 Target = LinearAttention | SoftmaxAttention
+
+
+def one_of(name: str, value: object, *kinds: type) -> None:
+    """Refuses what is neither None nor of these kinds, such as a class in place of an instance."""
+    if value is not None and not isinstance(value, kinds):
+        known = " or ".join(f"{kind.__name__}(…)" for kind in kinds)
+        raise Refusal(f"`{name}` must be {known}, or None; got {value!r}.")
 
 
 def positive(name: str, value: float) -> None:

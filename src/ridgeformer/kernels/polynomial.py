@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import combinations_with_replacement
-from math import comb, factorial, prod, sqrt
+from math import comb, factorial, inf, prod, sqrt
 
 from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels.base import Kernel, Range, dot_product_drift
 from ridgeformer.kernels.feature_map import FeatureMap, Monomial, check_monomials
-from ridgeformer.types import Refusal
+from ridgeformer.types import Refusal, check_number, check_whole
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,9 @@ class Polynomial(Kernel):
     name = "polynomial"
 
     def __post_init__(self) -> None:
-        if self.degree < 1 or self.offset < 0:
+        check_whole("degree", self.degree)
+        check_number("offset", self.offset)
+        if self.degree < 1 or not 0 <= self.offset < inf:
             raise Refusal(
                 "A polynomial kernel is positive semi-definite only for degree ≥ 1 and offset ≥ 0, "
                 f"got degree {self.degree} and offset {self.offset}."

@@ -11,7 +11,7 @@ from torch import Tensor
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Edits, Record, Transformer, check_edits
-from ridgeformer.types import Trajectory
+from ridgeformer.types import Refusal, Trajectory
 
 
 def trajectory(
@@ -73,19 +73,26 @@ def value_at(
     return value / stream[..., entry["over"]] if "over" in entry else value
 
 
-def last_alpha(model: CompiledModel, prompt: Prompt, *, steps: int | None = None) -> Tensor | None:
-    """The coefficients [batch, k, r] that the supports hold after the last step, without keeping the
-    others; None for a model that has no entry of them at each support."""
-    if model.certificate.space != "dual":
-        return None
+def predicted_with_alpha(
+    model: CompiledModel, prompt: Prompt, *, steps: int | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """What `model.predict` gives, to the bit, and the coefficients that the supports hold in that very pass.
+
+    Passes with records or edits, and passes of other sizes, sum in another order, which CG amplifies.
+    """
     loops = model.loops(steps)
     model.certificate.check(prompt)
-    _, context = sequence = model.sequence(prompt)
-    entry = model.sites_of(steps)["states"]["alpha"][-1]
-    site, rows = str(entry["site"]), torch.arange(prompt.supports)
-    stream = recorded(model.transformer, sequence, [site], loops=loops)[site]
+    tokens, context = model.sequence(prompt)
     first = model.transformer.config.n_registers
-    return value_at(model.transformer, stream, first + context, entry, loops, rows)
+    with torch.inference_mode():
+        stream = model.transformer.residual_stream(tokens, context, loops=loops)
+        predictions = model.transformer.readout(stream[:, first + context :])
+    if model.certificate.space != "dual":
+        return predictions, None
+    entry = model.sites_of(steps)["states"]["alpha"][-1]
+    rows = torch.arange(prompt.supports)
+    # Nothing is written to the coefficients after the last step, so the end of the stream still has them.
+    return predictions, value_at(model.transformer, stream, first + context, entry, loops, rows)
 
 
 def early_exit(
@@ -107,6 +114,10 @@ def residual_stream(model: CompiledModel, prompt: Prompt, *, steps: int | None =
     Its rows are the registers, where the model has any, and then the tokens. A looped model runs as
     many steps as `steps` says, and each pass has layers of its own here.
     """
+    if not isinstance(model, CompiledModel):
+        raise Refusal(
+            f"A compiled model is needed, such as `compile` or `load` returns; got {type(model).__name__}."
+        )
     loops = model.loops(steps)
     model.certificate.check(prompt)
     return torch.stack(list(streams(model.transformer, model.sequence(prompt), loops).values()))

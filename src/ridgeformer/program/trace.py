@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ridgeformer.program import ops
 from ridgeformer.program.ops import Channel, Kind, Op, Program
 from ridgeformer.solvers import Machine, Solver, certified_interval
+from ridgeformer.solvers.base import check_state
 from ridgeformer.solvers.machine import Bounds, Interval, Precondition
 from ridgeformer.solvers.ridge import check_ridge
 from ridgeformer.types import Refusal
@@ -310,6 +311,7 @@ def record_states(
     """Runs the solver on the machine; the channels of its state after each step."""
 
     def keep(state: Any) -> dict[str, Channel | None]:
+        check_state(state)
         values = {n: v for n, v in state._asdict().items() if isinstance(v, Traced)}
         return {n: v.channel() if v.terms else None for n, v in values.items()}
 

@@ -12,7 +12,7 @@ from ridgeformer.compiler import CompiledModel, compile
 from ridgeformer.compiler.compile import LONGEST_LOOP
 from ridgeformer.compiler.targets import LinearAttention, Target
 from ridgeformer.kernels import Kernel
-from ridgeformer.models.compiled import last_alpha
+from ridgeformer.models.compiled import predicted_with_alpha
 from ridgeformer.models.reference import interval_of
 from ridgeformer.sklearn.steps import Progress, adapts, run_until
 from ridgeformer.solvers import EagerMachine, Solver
@@ -90,9 +90,10 @@ class Compiled:
         return progress
 
     def held(self, progress: Progress, steps: int) -> Progress:
-        """Where the transformer itself stands after so many steps."""
+        """Where the transformer itself stands after so many steps, in a pass that predicts at the supports."""
         looped = None if self.loop is None else steps
-        alpha = last_alpha(self.model(steps), self.prompt, steps=looped)
+        prompt = replace(self.prompt, phi_query=self.prompt.phi)
+        _, alpha = predicted_with_alpha(self.model(steps), prompt, steps=looped)
         return progress if alpha is None else progress.with_alpha(self.machine, alpha, steps)
 
 

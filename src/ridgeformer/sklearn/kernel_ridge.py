@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from functools import partial
 from math import inf
 from numbers import Integral, Real
@@ -14,12 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from ridgeformer.compiler import CompiledModel
 from ridgeformer.compiler.certificate import SLACK, Certificate, largest_eigenvalue
 from ridgeformer.kernels import Kernel
+from ridgeformer.models.compiled import predicted_with_alpha
 from ridgeformer.sklearn.compiled import Compiled
 from ridgeformer.sklearn.geometry import Geometry, chosen_kernel
-from ridgeformer.sklearn.passes import predictions
+from ridgeformer.sklearn.passes import passes, predictions
 from ridgeformer.sklearn.regressor import ModelRegressor
-from ridgeformer.sklearn.steps import Progress
-from ridgeformer.solvers import Solver, make_solver
+from ridgeformer.sklearn.steps import Progress, adapts
+from ridgeformer.solvers import EagerMachine, Solver, make_solver
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal, counted
 
@@ -109,6 +111,7 @@ class TransformerKernelRidge(ModelRegressor):
         progress = compiled.run(allowed, height, asked)
         self._report(progress, allowed, height)
         self._progress, self.n_steps_ = progress, progress.steps
+        self._adaptive = adapts(compiled.solver, ridge)
         self.model_ = compiled.model(progress.steps)
         self.certificate_ = self.model_.certificate
 
@@ -162,16 +165,38 @@ class TransformerKernelRidge(ModelRegressor):
         """How far `predict(X)` may be from kernel ridge regression, in its shape.
 
         It is ½√(k(x, x)/λ)·‖r‖, r the residual after the last step, and what the certificate promises of
-        the transformer: its relative error times the largest prediction. Where 100 times the
+        the transformer: its relative error times the largest prediction. Where coefficients depend on the data, r is
+        the largest of the passes in which `predict(X)` is made, so that this takes as long as `predict`. Where 100 times the
         solver's own round-off is larger than that, as on ill-conditioned data, the certificate allows so much.
         """
-        heights, ridge = self._geometry.heights(self._queries(X))[:, None], self.certificate_.ridge
+        queries, ridge = self._queries(X), self.certificate_.ridge
+        heights = self._geometry.heights(queries)[:, None]
         assert ridge is not None, "it is the alpha of `fit`, which may have been set anew since"
-        steps = heights * self._progress.errors(1.0, ridge)
+        steps = heights * self._standing(queries).errors(1.0, ridge)
         largest = float((heights.max() * self._progress.size).max())
         relative = self.certificate_.relative_error
         assert relative is not None, "products are exact"
         return self._shaped((steps + relative * largest) * self._unit)
+
+    def _standing(self, queries: np.ndarray) -> Progress:
+        """Where the solver stands in the passes that predict at these queries.
+
+        CG amplifies round-off, which depends on the size of a pass, so each is asked for its own coefficients.
+        """
+        if not self._adaptive:
+            return self._progress
+        steps = self.n_steps_ if self.certificate_.looped else None
+        phi, targets = self._supports()
+        ridge = self.certificate_.ridge
+        assert ridge is not None, "it is the alpha of `fit`"
+        machine = EagerMachine(Prompt(phi, targets, phi[:1]), self._geometry.kernel, ridge)
+        found = [
+            self._progress.with_alpha(machine, alpha, self.n_steps_).residuals
+            for line in passes(self.model_.cost, phi, targets[None], queries)
+            for prompt in line
+            if (alpha := predicted_with_alpha(self.model_, prompt, steps=steps)[1]) is not None
+        ]
+        return replace(self._progress, residuals=np.max([self._progress.residuals, *found], axis=0))
 
     def _queries(self, X: Any) -> np.ndarray:
         rows = self._rows(X)

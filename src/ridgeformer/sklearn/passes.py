@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -24,6 +24,17 @@ def predictions(
 
     `cost` is the number of tokens that a prompt takes.
     """
+    parts = [
+        torch.cat([predict(part) for part in line], dim=1)
+        for line in passes(cost, phi, targets, queries)
+    ]
+    return torch.cat(parts).double().numpy()
+
+
+def passes(
+    cost: Cost, phi: np.ndarray, targets: np.ndarray, queries: np.ndarray
+) -> Iterator[Iterator[Prompt]]:
+    """The prompts of the passes: for some problems at a time, some queries after the others."""
     x, y, asked = (torch.from_numpy(np.ascontiguousarray(a)) for a in (phi, targets, queries))
 
     def prompt(problems: Tensor, rows: Tensor) -> Prompt:
@@ -34,8 +45,5 @@ def predictions(
     # Supports are read again by every pass, so a pass has at least as many queries as they take tokens.
     together = min(len(asked), max(one, MOST_TOKENS - one) // (two - one))
     each = max(1, MOST_TOKENS // (one + together * (two - one)))
-    parts = [
-        torch.cat([predict(prompt(some, rows)) for rows in torch.split(asked, together)], dim=1)
-        for some in torch.split(y, each)
-    ]
-    return torch.cat(parts).double().numpy()
+    for some in torch.split(y, each):
+        yield (prompt(some, rows) for rows in torch.split(asked, together))

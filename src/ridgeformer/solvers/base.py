@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import inf
+from numbers import Real
 from typing import Any, ClassVar, get_args
 
 import torch
@@ -12,7 +13,7 @@ from ridgeformer.kernels import Kernel, kernel_or_default
 from ridgeformer.registry import Registry
 from ridgeformer.solvers.machine import EagerMachine, Interval, Machine, Precondition, Value
 from ridgeformer.tasks import Prompt
-from ridgeformer.types import Refusal, Trajectory, check_whole
+from ridgeformer.types import Refusal, Trajectory, check_number, check_whole
 
 State = Any
 """A NamedTuple of values with a field `alpha`, the current coefficients."""
@@ -67,9 +68,27 @@ def check_solver(solver: Any) -> None:
     if solver.precondition not in get_args(Precondition):
         known = ", ".join(get_args(Precondition))
         raise Refusal(f"There is no preconditioner {solver.precondition!r}: choose from {known}.")
-    if solver.interval is not None and not 0 < solver.interval[0] <= solver.interval[1] < inf:
-        lo, hi = solver.interval
-        raise Refusal(f"`interval` must be two numbers 0 < LO ≤ HI, got {lo} {hi}.")
+    check_interval(solver.interval)
+
+
+def check_state(state: Any) -> None:
+    """Refuses what a method of one's own returns in place of a state."""
+    if not (isinstance(state, tuple) and hasattr(state, "_asdict") and hasattr(state, "alpha")):
+        raise Refusal(
+            "`init` and `step` of a solver must return a NamedTuple with a field alpha; got "
+            f"{type(state).__name__}."
+        )
+
+
+def check_interval(interval: Any) -> None:
+    """Refuses what are no two ends of an interval in which eigenvalues can lie."""
+    if interval is None:
+        return
+    ends = tuple(interval) if isinstance(interval, tuple | list) else ()
+    numbers = [end for end in ends if isinstance(end, Real) and not isinstance(end, bool)]
+    if len(ends) != 2 or len(numbers) != 2 or not 0 < ends[0] <= ends[1] < inf:
+        said = " ".join(map(str, ends)) or repr(interval)
+        raise Refusal(f"`interval` must be two numbers 0 < LO ≤ HI, got {said}.")
 
 
 def solve(
@@ -98,6 +117,11 @@ def solve(
     states   whether every vector of the state is kept, too
     """
     check_solver(solver)
+    check_interval(interval)
+    if max_eigenvalue is not None:
+        check_number("max_eigenvalue", max_eigenvalue)
+        if not 0 < max_eigenvalue < inf:
+            raise Refusal(f"`max_eigenvalue` must be positive and finite, got {max_eigenvalue}.")
     machine = EagerMachine(prompt, kernel_or_default(kernel), ridge, max_eigenvalue, interval)
     return run(solver, machine, steps=steps, states=states)
 
@@ -110,10 +134,12 @@ def run(solver: Solver, machine: EagerMachine, *, steps: int, states: bool = Fal
             f"`steps` must be at most {MOST_STEPS:,}, as predictions are kept after each; got {steps:,}."
         )
     state = solver.init(machine)
+    check_state(state)
     history = [state]
     predictions = [solver.predict(machine, state)]
     for t in range(1, steps + 1):
         state = solver.step(machine, state, t)
+        check_state(state)
         predictions.append(solver.predict(machine, state))
         history.append(state) if states else None
     kept = {}

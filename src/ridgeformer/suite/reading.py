@@ -18,6 +18,7 @@ from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Transformer, TransformerConfig, load, read_config
 from ridgeformer.transformer.storage import file_hash
 from ridgeformer.types import Refusal
+from ridgeformer.whole import read_text
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Suite:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(read_text(path))
     except FileNotFoundError as error:
         raise Refusal(f"There is no file {path}.") from error
     except (OSError, ValueError, RecursionError) as error:

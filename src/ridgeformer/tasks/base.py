@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ridgeformer.registry import Registry
 from ridgeformer.tasks.arrays import read_npz, write_arrays
-from ridgeformer.transformer.devices import check_precision
-from ridgeformer.types import Refusal, counted
+from ridgeformer.transformer.devices import check_precision, device_named
+from ridgeformer.types import Refusal, check_number, counted
 
 Array = Tensor | np.ndarray | Sequence[Any]
 PROMPT_FILE = "a prompt file is an .npz with phi [B,k,p], y [B,k,r] and phi_query [B,q,p]"
@@ -69,6 +69,11 @@ class Prompt:
                 "such as with `.double()`."
             )
         for name in ("phi", "y", "phi_query"):
+            tensor = getattr(self, name)
+            if tensor.layout != torch.strided or tensor.is_meta:
+                raise Refusal(
+                    f"A prompt holds dense tensors with data; {name} is sparse, or has none."
+                )
             if not torch.isfinite(getattr(self, name)).all():
                 raise Refusal(
                     f"{name} contains NaN or infinite entries: remove or impute them first."
@@ -99,6 +104,8 @@ class Prompt:
 
     def to(self, target: torch.dtype | torch.device | str) -> Prompt:
         """The prompt on another device or in another precision."""
+        if isinstance(target, str):
+            target = device_named(target)
         if not isinstance(target, torch.dtype):
             check_precision(
                 self.phi.dtype, target, "take the prompt there in float32, `.to(torch.float32)`"
@@ -177,13 +184,24 @@ def as_tensors(**values: Array) -> list[Tensor]:
     """Tensors as they are; with arrays among them, all as float32 if all are, and else as float64."""
     if all(isinstance(value, Tensor) for value in values.values()):
         return list(values.values())  # type: ignore[arg-type]
-    arrays = {name: np.asarray(value) for name, value in values.items()}
-    for name, array in arrays.items():
+    arrays = {}
+    for name, value in values.items():
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            raise Refusal(
+                f"{name} has masked entries, which a prompt cannot hold: remove or impute them first."
+            )
+        try:
+            arrays[name] = array = np.asarray(value)
+        except ValueError as error:
+            raise Refusal(
+                f"A prompt must hold arrays; {name} is a list of rows of unequal lengths."
+            ) from error
         if array.dtype.kind not in "fiu":
             raise Refusal(f"A prompt must hold real numbers; got {name} of type {array.dtype}.")
     single = all(array.dtype == np.float32 for array in arrays.values())
     dtype = np.float32 if single else np.float64
-    return [torch.from_numpy(array.astype(dtype)) for array in arrays.values()]
+    with np.errstate(over="ignore"):  # what float64 does not hold is infinite, and refused as such
+        return [torch.from_numpy(array.astype(dtype)) for array in arrays.values()]
 
 
 def in_batches(phi: Tensor, y: Tensor, query: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -213,7 +231,10 @@ LARGEST = 1_000_000
 def check_sizes(task: Any) -> None:
     """Refuses a task whose prompts would be empty, or too large for any machine."""
     for name in ("features", "supports", "queries", "outputs"):
-        if (size := getattr(task, name)) < 1:
+        size: Any = getattr(task, name)
+        if isinstance(size, bool) or not isinstance(size, int | np.integer):
+            raise Refusal(f"A {task.name} task needs whole {name}; got {name} {size!r}.")
+        if size < 1:
             raise Refusal(f"A {task.name} task needs {name} ≥ 1; got {name} {size}.")
         if size > LARGEST:
             raise Refusal(f"A {task.name} task needs {name} ≤ {LARGEST:,}; got {name} {size:,}.")
@@ -222,5 +243,6 @@ def check_sizes(task: Any) -> None:
 def check_finite(task: Any, *names: str) -> None:
     """Refuses numbers that would leave nothing finite in a prompt."""
     for name in names:
-        if not isfinite(value := getattr(task, name)):
+        check_number(name, value := getattr(task, name))
+        if not isfinite(value):
             raise Refusal(f"A {task.name} task needs a finite {name}; got {name} {value}.")

@@ -12,6 +12,7 @@ from ridgeformer.tasks import LARGEST, LEARNABLE, LearnableTask
 from ridgeformer.training.layouts import LAYOUTS
 from ridgeformer.transformer import TransformerConfig
 from ridgeformer.types import Refusal, counted
+from ridgeformer.whole import read_text
 
 SMALLEST_RIDGE = 1e-9
 """With this λ or a larger one, K + λI is positive definite in float64 wherever k(x, x) = 1."""
@@ -136,10 +137,10 @@ class Recipe:
     def load(path: str | Path) -> Recipe:
         """Reads a recipe from a TOML file."""
         try:
-            values = tomllib.loads(Path(path).read_text())
+            values = tomllib.loads(read_text(Path(path)))
         except FileNotFoundError as error:
             raise Refusal(f"There is no recipe at {path}.") from error
-        except (OSError, RecursionError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except (OSError, RecursionError, ValueError) as error:
             raise Refusal(f"{path} cannot be read as a TOML recipe: {error}.") from error
         return Recipe.from_dict(values)
 

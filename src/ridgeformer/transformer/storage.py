@@ -18,7 +18,7 @@ from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.model import Transformer
 from ridgeformer.transformer.shapes import shapes
 from ridgeformer.types import Refusal, counted
-from ridgeformer.whole import written_whole
+from ridgeformer.whole import read_text, written_whole
 
 FORMAT = "ridgeformer/1"
 WEIGHTS_HASH, CONFIG_HASH = "weights_sha256", "config_sha256"
@@ -114,7 +114,7 @@ def read_config(directory: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise Refusal(f"{directory} holds no saved model: there is no file {path.name} in it.")
     try:
-        config = json.loads(path.read_text())
+        config = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
         raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:

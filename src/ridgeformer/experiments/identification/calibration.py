@@ -14,6 +14,7 @@ import scipy
 from ridgeformer.analysis.verdict import Limits
 from ridgeformer.experiments.identification.measure import METHOD
 from ridgeformer.types import Refusal, counted
+from ridgeformer.whole import read_text
 
 FILE = "calibration.json"
 
@@ -98,7 +99,7 @@ class Calibration:
     @staticmethod
     def load(path: str | Path) -> Calibration:
         try:
-            values = json.loads(Path(path).read_text())
+            values = json.loads(read_text(Path(path)))
         except (OSError, ValueError, RecursionError) as error:
             raise Refusal(f"{path} cannot be read as a calibration: {error}.") from error
         return Calibration.from_dict(values)

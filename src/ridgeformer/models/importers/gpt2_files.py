@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ridgeformer.types import Refusal
+from ridgeformer.whole import read_text
 
 WEIGHTS = ("model.safetensors", "state.pt", "model.pt")
 """The files of weights, in the order in which they are looked for."""
@@ -194,14 +195,14 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
         if path.exists():
-            config = json.loads(path.read_text())
+            config = json.loads(read_text(path))
         elif (path := folder / "config.yaml").exists():
             config = from_yaml(path)
         else:
             raise Refusal(
                 f"{folder} holds no checkpoint of a GPT-2: there is no config.json and no config.yaml."
             )
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
     if not isinstance(config, dict):
         raise Refusal(f"{path} is not the configuration of a GPT-2.")
@@ -223,7 +224,7 @@ def from_yaml(path: Path) -> Any:
 
     Plain.add_multi_constructor("", lambda loader, _, node: loader.construct_mapping(node, True))
     try:
-        config = yaml.load(path.read_text(), Plain)
+        config = yaml.load(read_text(path), Plain)
     except yaml.YAMLError as error:
         raise Refusal(f"{path} is damaged: {first_line(error)}.") from error
     return config.get("model") if isinstance(config, dict) else None
