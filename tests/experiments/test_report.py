@@ -166,7 +166,7 @@ def test_the_table_says_in_what_settings(fast_report):
         "theorem",
         "settings",
         "cases",
-        "worst measured/bound",
+        "worst measured / bound",
         "loosest part",
         "holds",
     ]
