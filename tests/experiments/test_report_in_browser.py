@@ -125,3 +125,12 @@ def test_every_theorem_says_what_it_is_about():
     from ridgeformer.experiments.theorems.base import OWN
 
     assert not [name for name, theorem in THEOREMS.items() if theorem.group == OWN]
+
+
+def test_the_verdict_of_every_theorem_is_seen_on_a_phone(browser, fast_report):
+    page, _ = opened(browser, fast_report[1] / "index.html", 500)
+    table = page.locator("#summary .wide")
+    assert table.evaluate("e => e.scrollWidth <= e.clientWidth")
+    said = page.locator("section p.soft").filter(has=page.locator("a")).first
+    assert said.inner_text().endswith(". All theorems")
+    page.context.close()

@@ -58,6 +58,12 @@ def opened_explorer(browser, path, width, view=""):
     return page, troubles
 
 
+def ready(page):
+    """Waits until the explorer's view is in the address, which is the last that happens."""
+    page.wait_for_timeout(400)
+    return page.evaluate("location.hash")
+
+
 WIDTHS = (1366, 1024, 500)
 
 FIGURES = """() => [...document.querySelectorAll('.plotly-graph-div')].map(div => {

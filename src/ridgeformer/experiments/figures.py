@@ -24,6 +24,8 @@ PALETTE = (
 FONT = {"family": "system-ui, -apple-system, Segoe UI, Roboto, DejaVu Sans, sans-serif", "size": 14}
 WRAPPED = 14
 """Letters in a line of a case's name: names that fit are not turned."""
+MOST_CASES = 8
+"""The names of more cases are turned on a phone, where each has room for one line."""
 WIDE, TALL = 44, 34
 """Letters in a line of an axis's title, across a phone and along a panel."""
 SHORT = 9
@@ -34,6 +36,12 @@ FAR = 1e3
 """By how many times its limits a line that leaves the picture may be drawn beyond them."""
 SIGNED = 1e3
 """The residual stream is coloured by sign(v)·log10(1 + SIGNED·|v|)."""
+CROWDED = 20
+"""Cells beside each other, beyond which there is room for two decimals in each."""
+
+
+LOWEST = 6
+"""Rows for which a figure of matrices has room at least: its scale needs as much."""
 
 
 def draw(figure: Figure | Heatmap | Matrices) -> Drawing:
@@ -54,7 +62,7 @@ def draw_panels(figure: Figure) -> Drawing:
     apart = any(titled[1:])  # titles need room between the rows
     drawing = make_subplots(
         rows=len(rows), cols=columns, shared_yaxes=True, shared_xaxes=not apart,
-        horizontal_spacing=0.04, vertical_spacing=0.16 if apart else 0.07,
+        horizontal_spacing=0.04, vertical_spacing=0.2 if apart else 0.07,
         subplot_titles=[in_lines(panel.title, max(SHORT, WIDE // columns)) for panel in chain(*rows)],
     )  # fmt: skip
     drawing.update_annotations(font={"size": 14})
@@ -73,7 +81,9 @@ def draw_panels(figure: Figure) -> Drawing:
             drawing.update_xaxes(horizontal(panel.axes, places, columns), **at)
             drawing.update_yaxes(y, **at)
             if number == len(rows) or apart:
-                drawing.update_xaxes(title_text=in_lines(panel.axes.x, WIDE), **at)
+                below = in_lines(panel.axes.x, max(SHORT, WIDE // columns))
+                small = {"title_font_size": 13} if columns > 2 else {}
+                drawing.update_xaxes(title_text=below, automargin=True, **small, **at)
         drawing.update_yaxes(title_text=in_lines(axes.y, TALL), automargin=True, row=number, col=1)
     if figure.guide is not None:
         add_guide(drawing, *figure.guide, log=rows[0][0].axes.log_x)
@@ -171,8 +181,9 @@ def far_beyond(limits: tuple[float, float], log: bool) -> tuple[float, float]:
 
 
 def bars(line: Line, color: str, axes: Axes, legend: bool) -> dict[str, Any]:
+    letters = WRAPPED if len(line.x) <= MOST_CASES else WIDE
     return {
-        "type": "bar", "x": [in_lines(str(x), WRAPPED) for x in line.x], "y": list(line.y),
+        "type": "bar", "x": [in_lines(str(x), letters) for x in line.x], "y": list(line.y),
         "name": maths(line.name), "legendgroup": line.name, "marker": {"color": color}, "showlegend": legend,
         "error_y": error_bars(*values_of(line)), "hovertemplate": "%{x}: %{y:.3g}",
     }  # fmt: skip
@@ -289,6 +300,7 @@ def draw_matrices(figure: Matrices) -> Drawing:
     )  # fmt: skip
     every = [v for m in figure.panels for row in m.values for v in row if isfinite(v)]
     low, high = figure.limits or (min(every, default=0.0), max(every, default=1.0))
+    crowded = figure.written and sum(len(m.columns) for m in figure.panels) > CROWDED
     for column, matrix in enumerate(figure.panels, start=1):
         values = np.asarray(matrix.values, float)
         across, down = (
@@ -297,9 +309,9 @@ def draw_matrices(figure: Matrices) -> Drawing:
         z = np.clip(values, low, high)
         drawing.add_heatmap(
             z=np.log10(z) if figure.log else z, x=across, y=down,
-            text=[[f"{v:.3g}" if isfinite(v) else "" for v in row] for row in values], coloraxis="coloraxis",
+            text=in_cells(values, ".2f" if crowded else ".3g"), customdata=in_cells(values, ".3g"), coloraxis="coloraxis",
             texttemplate="%{text}" if figure.written else None, xgap=1, ygap=1,
-            hovertemplate=f"{figure.y} %{{y}}, {figure.x} %{{x}}: %{{text}}<extra></extra>", row=1, col=column,
+            hovertemplate=f"{figure.y} %{{y}}, {figure.x} %{{x}}: %{{customdata}}<extra></extra>", row=1, col=column,
         )  # fmt: skip
         if matrix.marked:
             drawing.add_scatter(
@@ -320,4 +332,11 @@ def draw_matrices(figure: Matrices) -> Drawing:
     scale = {"colorscale": "Blues" if figure.written else "Viridis", "cmin": low, "cmax": high}
     drawing.update_layout(coloraxis={**scale, "colorbar": bar})
     tallest = max(len(m.rows) for m in figure.panels)
-    return style(drawing, 190 + 26 * tallest, plot_bgcolor="#eef1f5")
+    longest = max(len(str(name)) for m in figure.panels for name in m.columns)
+    turned = 6 * longest if longest > SHORT else 0
+    return style(drawing, 190 + turned + 26 * max(tallest, LOWEST), plot_bgcolor="#eef1f5")
+
+
+def in_cells(values: np.ndarray, digits: str) -> list[list[str]]:
+    """A matrix as text; what is not a number is left out."""
+    return [[f"{v:{digits}}" if isfinite(v) else "" for v in row] for row in values]

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from ridgeformer.experiments import finding as f
 from ridgeformer.experiments.figures import draw, legend
-from ridgeformer.experiments.wording import maths, plain, spread
+from ridgeformer.experiments.wording import maths, plain, spread, unbroken
 
 
 def render(page: f.Page) -> str:
@@ -34,6 +34,7 @@ def environment() -> Environment:
     )  # fmt: skip
     made.filters |= {
         "maths": maths,
+        "unbroken": unbroken,
         "drawn": drawn,
         "plain": plain,
         "spread": spread,

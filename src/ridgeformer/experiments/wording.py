@@ -25,6 +25,11 @@ def plain(value: float) -> str:
     return text.replace("-", "−")
 
 
+def unbroken(text: str) -> str:
+    """Text of a table in which no line breaks within a number such as 1.2e-15."""
+    return EXPONENTS.sub("−", text)
+
+
 def spread(number: Number) -> str:
     """The mean and [low, high]; a line may break before the bracket only."""
     if number.mean is None or number.low is None or number.high is None:
@@ -67,6 +72,7 @@ def shown(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+EXPONENTS = re.compile(r"(?<=\de)-(?=\d)")
 LINKS = re.compile(r"&lt;a href=&#34;(#[\w-]+)&#34;&gt;(.*?)&lt;/a&gt;")
 TAGS = re.compile(r"&lt;(/?(?:sub|sup|b|i|code|br))&gt;")
 ENTITIES = re.compile(r"&amp;(lt|gt|amp|#39|#34);")

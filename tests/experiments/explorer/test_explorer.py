@@ -1,7 +1,7 @@
 """The explorer as readers meet it: drawn at every width, by keyboard, by links, and with a tour."""
 
 import pytest
-from browsing import opened_explorer
+from browsing import opened_explorer, ready
 from typer.testing import CliRunner
 
 from ridgeformer.cli import app
@@ -29,27 +29,6 @@ UNNAMED = """() => [...document.querySelectorAll('input, select, button, [role=b
         || e.getAttribute('aria-label');
     return !(e.tagName === 'SELECT' || e.tagName === 'INPUT' ? (e.labels && e.labels.length) : named);
 }).map(e => e.outerHTML.slice(0, 80))"""
-
-
-@pytest.fixture
-def opened(browser, explorer):
-    pages = []
-
-    def open_view(view="", width=1024):
-        page, troubles = opened_explorer(browser, explorer, width, view)
-        pages.append((page, troubles))
-        return page
-
-    yield open_view
-    for page, troubles in pages:
-        assert troubles == []
-        page.context.close()
-
-
-def ready(page):
-    """Waits until the view is in the address, which is the last that happens."""
-    page.wait_for_timeout(400)
-    return page.evaluate("location.hash")
 
 
 def curve(page, kind="compiled"):

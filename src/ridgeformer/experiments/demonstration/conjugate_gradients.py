@@ -120,7 +120,9 @@ def residual_streams(model: CompiledModel, condition: float, seed: int) -> f.Fin
         ("a query token: the prediction f converges", SUPPORTS + 1, "data"),
     ):
         labels = [
-            f"{column} {', '.join(cells[:3])}".replace("inverse_rho", "1/rho")
+            f"{column} {', '.join(cells[:3])}".replace("inverse_rho", "1/ρ")
+            .replace("rho", "ρ")
+            .replace("alpha", "α")
             for column, cells in enumerate(model.sites["channels"][place])
         ]
         used = [c for c in range(values.shape[2]) if np.abs(values[:, token, c]).max() > 0]

@@ -168,7 +168,7 @@ MODELS: tuple[Compiled | Trained, ...] = (
         Chebyshev(), 60,
     ),
     Compiled(
-        "gd", "Gradient descent, looped", "waves",
+        "gd", "Gradient descent", "waves",
         "Gradient descent: one layer that is applied again and again. Choose the number of steps.",
         GradientDescent(), None, looped=True,
     ),
@@ -179,7 +179,7 @@ MODELS: tuple[Compiled | Trained, ...] = (
         IterativeNewton(), 12,
     ),
     Compiled(
-        "decoder", "Decoder: conjugate gradients", "waves",
+        "decoder", "CG in a decoder", "waves",
         "A decoder with a causal mask: its tokens are a place, then the place with its label, and so on. At every place it "
         "runs conjugate gradients on the pairs before it, all in one pass. The rings are its predictions at your "
         "examples, each made before it saw that label; the curve is its answer after all of them.",
@@ -206,19 +206,19 @@ MODELS: tuple[Compiled | Trained, ...] = (
     ),
     Compiled("nw-circle", "One head: smoothing", "circle", SMOOTHER, NadarayaWatson(), None),
     Trained(
-        "linear", "Trained on linear regression", "waves",
+        "linear", "Linear regression", "waves",
         "A softmax transformer of 8 layers that was trained on random linear functions of eight features. "
         "It has never seen waves.",
         RIDGE,
     ),
     Trained(
-        "linear-attention", "Trained, linear attention", "waves",
+        "linear-attention", "With linear attention", "waves",
         "A transformer of 4 layers with linear attention and no MLP, trained on random linear functions of "
         "eight features with up to 32 examples. With many more its numbers grow beyond all bounds.",
         RIDGE,
     ),
     Trained(
-        "gp", "Trained on smooth functions", "smooth",
+        "gp", "Smooth functions", "smooth",
         "A softmax transformer of 8 layers that was trained on Gaussian processes in the plane, with λ = 0.1 and "
         "width 0.5. Other settings are new to it.",
         0.1,

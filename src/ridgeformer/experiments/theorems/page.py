@@ -11,7 +11,7 @@ from ridgeformer.experiments.page import Prose
 from ridgeformer.experiments.theorems.base import ASKED, REACHED
 
 PROSE = Prose("verify")
-HEADER = ["theorem", "settings", "cases", "worst measured/bound", "loosest part", "holds"]
+HEADER = ["theorem", "settings", "cases", "worst measured / bound", "loosest part", "holds"]
 
 
 def row(finding: Finding) -> list[str]:

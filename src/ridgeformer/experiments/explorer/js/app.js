@@ -17,7 +17,7 @@ const SHOWN = JSON.parse(document.getElementById("models").textContent);
 
 const part = (name) => document.querySelector(`[data-part="${name}"]`);
 let state = parse(location.hash);
-let points = pointsOf(state);
+let points = null;
 let result = null;
 let running = null;
 let waiting = null;
@@ -28,7 +28,7 @@ function entry(name) {
 
 /** Models of the chosen world, and a choice that fits them. */
 function settle() {
-  if (!(state.world in worlds)) state.world = "waves";
+  if (!Object.hasOwn(worlds, state.world)) state.world = "waves";
   const here = SHOWN.models.filter((m) => m.world === state.world);
   const pick = (name, trained) => here.find((m) => m.name === name && m.trained === trained) ?? here.find((m) => m.trained === trained);
   state.model = pick(state.model, false).name;
@@ -39,6 +39,13 @@ function settle() {
     const distance = (r) => Math.abs(Math.log(r / state.ridge));
     state.ridge = ridges.reduce((a, b) => (distance(b) < distance(a) ? b : a));
   }
+}
+
+/** Takes these examples, and what was chosen about examples is what can be seen of them. */
+function take(next) {
+  points = next;
+  state.count = points.length;
+  state.selected = Math.min(state.selected, points.length - 1);
 }
 
 function fileOf(shown) {
@@ -145,9 +152,10 @@ function draw() {
   }
   curves.push({ xs, ys: exact.predictions, kind: "exact" });
   curve.show(points, state.selected, curves, (looked === main ? scrubbed : main.readings.at(-1))?.ahead ?? []);
-  part("refusal").textContent = main.why ? `The compiled model refuses this prompt: ${main.why}. That is outside its certificate.` : "";
+  part("refusal").textContent = main.why ? `The compiled model refuses this prompt: ${main.why}. That is outside its certificate; a larger λ or fewer examples bring it back.` : "";
   drawErrors(looked, scrubbed);
-  if (!looked.why) panels.show(looked, position, scrubbed, state, prompt);
+  if (looked.why) panels.empty();
+  else panels.show(looked, position, scrubbed, state, prompt);
   controls.show(state, points, looked, position, main);
 }
 
@@ -161,6 +169,9 @@ function drawErrors(looked, scrubbed) {
   if (main.bound) series.push({ kind: "bound", points: main.bound });
   if (!main.why) series.push({ kind: "compiled", points: main.errors });
   if (trained) series.push({ kind: "trained", points: trained.errors });
+  const own = trained?.file.ridge, known = !trained || own === result.prompt.ridge;
+  part("errors").querySelector(".known").textContent = known ? ""
+    : `The trained model cannot be told λ. It was trained for λ = ${own}, so that its error is counted from ridge regression with that λ.`;
   errorChart(part("errors").querySelector(".plot"), series, scrubbed?.step ?? null, "step, or layer of the trained model");
 }
 
@@ -226,14 +237,13 @@ function choose(change) {
   state = { ...state, ...change };
   if (redraw && !("points" in change)) state.points = "";
   settle();
-  if (redraw || "points" in change) points = pointsOf(state);
+  take(redraw || "points" in change ? pointsOf(state) : points);
   return refresh({ view });
 }
 
 function edited(next, dragging = false) {
-  points = next;
+  take(next);
   state.points = writePoints(points);
-  if (state.selected >= points.length) state.selected = points.length - 1;
   return refresh({ dragging });
 }
 
@@ -259,11 +269,12 @@ addEventListener("hashchange", () => {
   if (next === format(state)) return;
   state = parse(next);
   settle();
-  points = pointsOf(state);
-  refresh();
+  take(pointsOf(state));
+  refresh().then(() => tour.resume(state.tour));
 });
 
 settle();
+take(pointsOf(state));
 refresh().then(() => tour.resume(state.tour));
 
 /** For tests and for the console: models on prompts of one's own, and how long an update takes. */

@@ -9,7 +9,7 @@ const SLIDERS = {
   temperature: { label: "Temperature τ", from: 0.4, to: 4, step: 0.05 },
   count: { label: "Number of examples", from: 1, to: 64, step: 1 },
   noise: { label: "Noise of the labels", from: 0, to: 1, step: 0.05 },
-  steps: { label: "Steps of the method", from: 1, to: 64, step: 1 },
+  steps: { label: "Steps of the method", from: 0, to: 64, step: 1 },
 };
 
 export class Controls {
@@ -72,16 +72,17 @@ export class Controls {
       made.addEventListener("click", act);
       return made;
     };
+    // Each new example is at a place of its own: multiples of the golden ratio do not meet.
+    this.more = button("Add one", () => this.edits.add(1.8 * ((0.618034 * this.count) % 1) - 0.9, 0.5));
+    this.fewer = button("Remove the selected one", () => this.edits.remove(this.state.selected));
     return html("div", { class: "buttons" },
-      button("Other examples", () => this.choose({ seed: (this.state.seed + 1) % 10000, selected: 0 })),
-      button("Add one", () => this.edits.add(0.1, 0.5)),
-      button("Remove the selected one", () => this.state.selected >= 0 && this.edits.remove(this.state.selected)));
+      button("Other examples", () => this.choose({ seed: (this.state.seed + 1) % 10000, selected: 0 })), this.more, this.fewer);
   }
 
   play(button) {
     if (this.timer) return this.stop(button);
     button.textContent = "Pause";
-    this.choose({ position: 0 });
+    if (this.position >= this.last) this.choose({ position: 0 });
     this.timer = setInterval(() => {
       if (this.position >= this.last) this.stop(button);
       else this.choose({ position: this.position + 1 });
@@ -95,7 +96,12 @@ export class Controls {
   }
 
   show(state, points, looked, position, main) {
-    Object.assign(this, { state, position, main, last: looked.pass?.order.length ?? 0 });
+    Object.assign(this, { state, position, main, last: looked.pass?.order.length ?? 0, count: points.length });
+    const none = state.selected < 0;
+    this.more.disabled = points.length >= this.shown.most;
+    this.fewer.disabled = none || points.length < 2;
+    document.getElementById("turn").disabled = none;
+    document.getElementById("play").disabled = document.getElementById("layer").disabled = !this.last;
     const here = this.shown.models.filter((m) => m.world === state.world);
     const world = this.shown.worlds[state.world];
     fill(this.rows.model.input, here.filter((m) => !m.trained).map((m) => [m.name, m.label]));
@@ -133,6 +139,7 @@ export class Controls {
     row.hidden = steps < 2;
     if (row.hidden) return;
     input.max = steps;
+    input.min = main.model.certificate.looped ? 1 : 0;
     const done = main.model.certificate.looped ? main.steps
       : (looked === main ? main.readings.filter((r) => r.place <= 2 * position) : main.readings).at(-1)?.step ?? 0;
     input.value = done;

@@ -76,6 +76,7 @@ export class Curve {
   }
 
   key(event, i) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return; // the browser's own
     const [x, y] = this.points[i], step = event.shiftKey ? 0.25 : 0.05, n = this.points.length;
     const act = {
       ArrowLeft: () => this.on.move(i, x - step / 2, y, true),
@@ -87,7 +88,7 @@ export class Curve {
       f: () => this.on.flip(i),
       Delete: () => this.on.remove(i),
       Backspace: () => this.on.remove(i),
-    }[event.key];
+    }[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (!act) return;
     event.preventDefault();
     act();
@@ -104,11 +105,19 @@ export class Curve {
     return [this.x.back(point.x), this.y.back(point.y)];
   }
 
+  /** The example nearest to an event: what fingers meet of one dot may lie over another dot. */
+  nearest(event) {
+    const [x, y] = this.at(event).map((value, i) => [this.x, this.y][i](value));
+    const far = this.points.map(([px, py]) => Math.hypot(this.x(px) - x, this.y(py) - y));
+    return far.indexOf(Math.min(...far));
+  }
+
   press(event) {
+    if (event.button !== 0 || !event.isPrimary) return;
     const dot = event.target.closest(".dot");
     this.tapped = dot ? null : event;
     if (dot) {
-      this.held = [...this.dots.children].indexOf(dot);
+      this.held = this.nearest(event);
       this.moved = false;
       this.svg.setPointerCapture(event.pointerId);
       this.on.select(this.held);
@@ -117,7 +126,7 @@ export class Curve {
   }
 
   drag(event) {
-    if (this.held === undefined) return;
+    if (this.held === undefined || !event.isPrimary) return;
     this.moved = true;
     this.on.move(this.held, ...this.at(event), false);
   }

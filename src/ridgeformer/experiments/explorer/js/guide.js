@@ -12,9 +12,10 @@ export class Tour {
     });
   }
 
-  /** Shows the stop that a link names, without changing its view. */
+  /** Shows the stop that a link names, without changing its view, or no stop if it names none. */
   resume(stop) {
-    if (stop >= 1 && stop <= STOPS.length) this.show(stop);
+    if (stop >= 1) this.show(Math.min(stop, STOPS.length));
+    else this.hide();
   }
 
   async go(stop) {
@@ -51,9 +52,13 @@ export class Tour {
     this.box.classList.toggle("left", Boolean(box) && box.left > innerWidth / 2);
   }
 
-  end() {
+  hide() {
     this.box.hidden = true;
     this.point(null);
+  }
+
+  end() {
+    this.hide();
     this.choose({ tour: 0, off: "" });
     document.getElementById("start-tour").focus();
   }

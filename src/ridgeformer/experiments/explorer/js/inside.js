@@ -29,6 +29,18 @@ export class Inside {
     this.showHeads(described);
   }
 
+  /** A model that refused the prompt holds nothing. */
+  empty() {
+    this.looked = null;
+    this.part("words").replaceChildren(html("p", {}, "The model did not run on these examples, so that there is nothing inside to see."));
+    fill(this.token, []);
+    this.stream.width = this.stream.height = 1;
+    for (const name of [".told", ".legend"]) this.part("stream").querySelector(name).textContent = "";
+    this.part("heads").querySelector(".note").textContent = "";
+    this.part("heads").querySelector(".list").replaceChildren();
+    this.showMap(null, null, -1);
+  }
+
   showWords(described, scrubbed) {
     const { looked, position } = this, last = looked.pass.order.length;
     const step = looked.shown.trained ? "" : `, step ${scrubbed.step} is complete`;
@@ -50,8 +62,9 @@ export class Inside {
       else if (pairs) named.push([`e${at}`, `example ${at + 1}`, i]);
       else named.push([`e${at}`, `${at % 2 ? "pair" : "place"} ${(at >> 1) + 1}`, i]);
     }
-    for (let i = context; i < n; i += Math.max(1, Math.floor((n - context) / 8))) {
-      named.push([`q${i - context}`, `a query at x = ${this.prompt.xs[i - context].toFixed(2)}`, i]);
+    // While a dot is dragged there are fewer queries, at the same places: their names are those of the places.
+    for (let i = context, place = 0; i < n; i += Math.max(1, Math.floor((n - context) / 8)), place++) {
+      named.push([`q${place}`, `a query at x = ${this.prompt.xs[i - context].toFixed(2)}`, i]);
     }
     return named;
   }
@@ -72,6 +85,7 @@ export class Inside {
     const rest = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} others, which the pointer tells` : "";
     this.part("stream").querySelector(".legend").textContent = names.length
       ? `Its columns hold in turn: ${names.slice(0, MOST_NAMES).join(", ")}${rest}.` : `${d} columns, which mean nothing one by one: training chose the basis.`;
+    if (this.cell) this.name(...this.cell);
   }
 
   columnNames(kind) {
@@ -81,6 +95,7 @@ export class Inside {
 
   /** Says what is under the pointer. */
   tell(event) {
+    if (!this.looked) return;
     const { pass, model } = this.looked, box = this.stream.getBoundingClientRect();
     this.name(Math.floor(((event.clientX - box.left) / box.width) * model.config.d_model),
       Math.floor(((event.clientY - box.top) / box.height) * pass.streams.length));
@@ -89,7 +104,7 @@ export class Inside {
   /** The same by keyboard: arrow keys go to the cells beside. */
   step(event) {
     const move = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-    if (!move) return;
+    if (!move || !this.looked) return;
     event.preventDefault();
     const [column, place] = this.cell ?? [0, 2 * this.position];
     this.name(column + move[0], place + move[1]);
@@ -104,7 +119,7 @@ export class Inside {
     const names = this.columns?.[column]?.map(pretty).join(", ") || "";
     const value = pass.streams[place][this.row * d + column];
     this.part("stream").querySelector(".told").textContent =
-      `Column ${column}${names ? ` (${names})` : ""} ${where}: ${value.toPrecision(4)}`;
+      `Column ${column}${names ? ` (${names})` : ""} ${where}: ${place > 2 * this.position ? "not there yet" : value.toPrecision(4)}`;
   }
 
   showHeads(described) {
@@ -151,11 +166,16 @@ export class Inside {
     figure.querySelector(".wide").hidden = head < 0;
     figure.querySelector(".choice").hidden = head < 0;
     figure.querySelector(".none").hidden = head >= 0;
+    figure.querySelector(".silent").hidden = true;
     if (head < 0) return;
     const scores = model.transformer.attention(pass, this.position - 1, head);
     const rows = [];
     for (let i = 0; i < pass.context; i++) rows.push(i);
     for (let i = pass.context; i < pass.n; i += Math.max(1, Math.floor((pass.n - pass.context) / 16))) rows.push(i);
-    heat(this.map, rows.length, pass.context, (r, c) => scores[rows[r] * pass.n + c]);
+    // Under a softmax every weight matters to the others; products by themselves say nothing without a value.
+    const linear = model.config.attention === "linear";
+    const gives = linear ? model.transformer.gives(pass, this.position - 1, head) : null;
+    figure.querySelector(".silent").hidden = !gives?.slice(0, pass.context).includes(false);
+    heat(this.map, rows.length, pass.context, (r, c) => (gives && !gives[c] ? NaN : scores[rows[r] * pass.n + c]));
   }
 }

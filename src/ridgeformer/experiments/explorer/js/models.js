@@ -3,6 +3,7 @@
 import { bytesOf, tensorsOf, unpacked } from "files";
 import { tokensOf } from "layouts";
 import { readings } from "readings";
+import { short } from "draw";
 import { Transformer } from "transformer";
 
 /** A model in the saved format: its config.json, and the bytes of its model.safetensors. */
@@ -40,10 +41,10 @@ export class Model {
       return `it takes at most ${c.max_supports} examples`;
     }
     if (c.max_norm !== null && norm > c.max_norm * (1 + 1e-9)) {
-      return `its features may be ${c.max_norm} long, and here ${norm.toPrecision(3)}`;
+      return `its features may be ${c.max_norm} long, and here ${short(norm)}`;
     }
     if (c.max_norm === null && top > c.max_eigenvalue * (1 + 1e-9)) {
-      return `the kernel matrix may have eigenvalues up to ${c.max_eigenvalue}, and here has ${top.toPrecision(3)}`;
+      return `the kernel matrix may have eigenvalues up to ${c.max_eigenvalue}, and here has ${short(top)}`;
     }
     return null;
   }

@@ -18,7 +18,7 @@ const RANGES = {
 export function parse(hash) {
   const state = { ...DEFAULTS };
   for (const [name, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
-    if (!(name in DEFAULTS)) continue;
+    if (!Object.hasOwn(DEFAULTS, name)) continue;
     if (typeof DEFAULTS[name] === "string") state[name] = text;
     else if (text !== "" && Number.isFinite(Number(text))) {
       const [low, high] = RANGES[name];
@@ -28,6 +28,7 @@ export function parse(hash) {
   for (const name of ["count", "seed", "steps", "position", "selected", "head", "tour"]) {
     state[name] = Math.round(state[name]);
   }
+  if (state.inside !== "trained") state.inside = "model";
   return state;
 }
 

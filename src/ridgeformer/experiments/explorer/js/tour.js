@@ -35,7 +35,7 @@ export const STOPS = [
     text: "The orange model was trained on examples alone. When the label of a dot moves, how far does the curve move at each x? The three lines nearly agree: the trained model answers as kernel ridge regression does. Turn the label and compare. Whether, and where, this holds is what this project measures.",
   },
   {
-    title: "Now draw your own", part: "controls", view: { ...BEGINNING, world: "smooth", model: "chebyshev-smooth", trained: "gp", position: -1 },
+    title: "Now draw your own", part: "controls", view: { ...BEGINNING, world: "smooth", model: "chebyshev-smooth", trained: "gp", ridge: 0.1, position: -1 },
     text: "Add dots with a click, drag them, or choose other kernels, methods and noise. The address of the page always holds what you see, so that you can share it.",
   },
 ];

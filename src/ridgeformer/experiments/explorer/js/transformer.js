@@ -248,6 +248,14 @@ export class Transformer {
     return map;
   }
 
+  /** For each token, whether one head in the i-th block that was applied takes anything from it: its value is not 0. */
+  gives(pass, i, head) {
+    const { n_heads: heads, d_head: size } = this.config, block = this.blocks[pass.order[i]];
+    const v = this.project(block, this.normed(pass.streams[2 * i], block.norms.ln1, pass.n), pass.n, "V");
+    const from = (j) => (j * heads + head) * size;
+    return Array.from({ length: pass.n }, (_, j) => v.subarray(from(j), from(j) + size).some((value) => value !== 0));
+  }
+
   /** Adds to `out` what the MLP writes. */
   transform(block, stream, out, n) {
     const { mlp } = this.config, { width } = block;
