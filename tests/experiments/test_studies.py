@@ -85,7 +85,8 @@ def test_the_list_of_studies():
     result = cli()
     assert result.returncode == 0
     lines = result.stdout.strip().splitlines()
-    assert [line.split()[0] for line in lines] == list(STUDIES)
+    assert [line.split()[0] for line in lines if line[0] != " "] == list(STUDIES)
+    assert max(map(len, lines)) <= 80
     starts = {line.index(s.summary) for line, s in zip(lines, STUDIES.values(), strict=True)}
     assert len(starts) == 1, "summaries stand below each other"
 
