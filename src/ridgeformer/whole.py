@@ -71,6 +71,11 @@ def read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def reason(error: Exception) -> str:
+    """What is wrong with a file, without the system's number and the name, which a message says already."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def remove_whole(directory: Path) -> None:
     """Deletes a directory, which is there with all of its files, or not at all."""
     aside = hidden(directory, PART)

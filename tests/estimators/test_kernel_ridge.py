@@ -13,6 +13,7 @@ from sklearn.kernel_ridge import KernelRidge
 import ridgeformer as rf
 from ridgeformer.models.compiled import predicted_with_alpha
 from ridgeformer.sklearn import TransformerKernelRidge, passes
+from ridgeformer.types import Refusal
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -258,6 +259,26 @@ def test_units_of_targets_do_not_matter(unit):
         TransformerKernelRidge(kernel="rbf").fit(X, c * y).predict(query) / c for c in (1.0, unit)
     )
     assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-310, 1e300])
+def test_targets_at_the_ends_of_the_range_of_float64_are_refused(unit):
+    """Predictions there would be rounded to few digits, or be infinite, whatever the bound says."""
+    X, y, _ = drawn()
+    with pytest.raises(Refusal, match="too near the ends of the range of float64"):
+        TransformerKernelRidge().fit(X, unit * np.sign(y))
+
+
+@pytest.mark.filterwarnings(
+    "error::RuntimeWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+@pytest.mark.parametrize("alpha", [1e-10, 1e-3])
+def test_the_largest_targets_give_finite_numbers_at_the_farthest_queries(alpha):
+    X, y, query = drawn()
+    X[:, 3] = X[:, 2] + 1e-6 * X[:, 3]
+    estimator = TransformerKernelRidge(alpha).fit(X, 1e290 * np.sign(y))
+    far = 2e8 * alpha**0.5 * query / np.linalg.norm(query, axis=1, keepdims=True)
+    assert np.isfinite([estimator.predict(far), estimator.error_bound(far)]).all()
 
 
 # ------------------------------------------------------------------ queries far away

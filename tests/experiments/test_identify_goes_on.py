@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from fork_server import cli, refused
 from rich.console import Console
 from tiny_models import LINEAR, train
 
@@ -10,6 +11,7 @@ from ridgeformer.experiments.identification import answer, inquiry
 from ridgeformer.experiments.identification.parts import PARTS, Part
 from ridgeformer.experiments.identification.run import identify_model
 from ridgeformer.experiments.jobs import Store
+from ridgeformer.experiments.kept import kept_in
 from ridgeformer.types import Interrupted
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -68,3 +70,21 @@ def test_another_seed_is_found_anew(model, whole, monkeypatch):
     monkeypatch.setattr(inquiry, "search_all", fails)
     with pytest.raises(AssertionError, match="found before"):
         identified(model, whole, seed=1)
+
+
+def test_what_is_refused_leaves_no_directory(model, tmp_path):
+    """And a store is made with its first result."""
+    out, other = tmp_path / "page", tmp_path / "other.json"
+    other.write_text("{}")
+    refused(cli("identify", model, "--calibration", other, "--out", out), "This is no calibration")
+    refused(cli("calibrate", "--fast", "--seed", "-1", "--out", out), "seed must be at least 0")
+    assert not out.exists()
+
+
+def test_a_store_is_made_with_its_first_result(tmp_path):
+    store = Store(tmp_path / "a/b", "this code")
+    assert not list(tmp_path.iterdir())
+    assert store.empty
+    with kept_in(store, {}) as keep:
+        assert keep("piece", lambda: 3) == 3
+    assert not store.empty

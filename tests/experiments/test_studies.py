@@ -85,9 +85,12 @@ def test_the_list_of_studies():
     result = cli()
     assert result.returncode == 0
     lines = result.stdout.strip().splitlines()
-    assert [line.split()[0] for line in lines] == list(STUDIES)
-    starts = {line.index(s.summary) for line, s in zip(lines, STUDIES.values(), strict=True)}
-    assert len(starts) == 1, "summaries stand below each other"
+    assert [line.split()[0] for line in lines if line[0] != " "] == list(STUDIES)
+    assert max(map(len, lines)) <= 80
+    start = max(map(len, STUDIES)) + 1
+    summaries = " ".join(line[start:] for line in lines)
+    assert summaries == " ".join(study.summary for study in STUDIES.values()), "below each other"
+    assert {line[start - 1] for line in lines} == {" "}
 
 
 @pytest.mark.parametrize(

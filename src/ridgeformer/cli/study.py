@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated
 
 import typer
@@ -33,9 +34,10 @@ def study(
     from ridgeformer.experiments import STUDIES, run_study
 
     if name is None:
-        width = max(map(len, STUDIES))
+        width = max(map(len, STUDIES)) + 1
         for known in STUDIES.values():
-            typer.echo(f"{known.name:{width}} {known.summary}")
+            heading, indent = f"{known.name:{width}}", " " * width
+            typer.echo(fill(known.summary, 80, initial_indent=heading, subsequent_indent=indent))
         return
     chosen, out = STUDIES.find(name), out or Path("results") / name
     where, kept = plan(context, out, workers, scheduler, store)

@@ -13,11 +13,10 @@ from ridgeformer.compiler.compiled import CompiledModel
 from ridgeformer.compiler.job import Dtype, Job
 from ridgeformer.compiler.passes import assemble, describe, erase, make_way, place, reuse, tie
 from ridgeformer.compiler.size import check_size
-from ridgeformer.compiler.targets import LinearAttention, SoftmaxAttention, Target
+from ridgeformer.compiler.targets import LinearAttention, SoftmaxAttention, Target, check_target
 from ridgeformer.kernels import Kernel, kernel_or_default
 from ridgeformer.program import ranges
 from ridgeformer.solvers import Solver
-from ridgeformer.types import Refusal
 
 LONGEST_LOOP = 10_000
 """How many steps a looped model serves if nothing is said."""
@@ -88,6 +87,7 @@ def compiled(job: Job, to: Target) -> CompiledModel:
 
 
 def backend_for(job: Job, to: Target) -> Backend:
+    check_target(to)
     match to:
         case LinearAttention(every_prefix=True):
             return EveryPrefixBackend(job, to)
@@ -95,6 +95,3 @@ def backend_for(job: Job, to: Target) -> Backend:
             return LinearBackend(job, to)
         case SoftmaxAttention():
             return softmax_backend(job, to)
-    raise Refusal(
-        f"`to` must be LinearAttention(…) or SoftmaxAttention(…), got {type(to).__name__}."
-    )

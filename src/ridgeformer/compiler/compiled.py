@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Float
@@ -49,6 +49,9 @@ class CompiledModel:
 
     def heads(self, role: Role | None = None) -> list[HeadSite]:
         """The heads in order of their layers, or those of one role, such as `matvec`."""
+        if role is not None and role not in get_args(Role):
+            known = ", ".join(get_args(Role))
+            raise Refusal(f"`role` must be one of {known}; got {role!r}.")
         heads = []
         for layer, entry in enumerate(self.sites["layers"]):
             for head, what in enumerate(entry["attention"]):

@@ -151,6 +151,14 @@ class SoftmaxAttention:
 Target = LinearAttention | SoftmaxAttention
 
 
+def check_target(to: object) -> None:
+    """Refuses what is no target, with what to write."""
+    if not isinstance(to, Target):
+        raise Refusal(
+            f"`to` must be LinearAttention(…) or SoftmaxAttention(…), got {type(to).__name__}."
+        )
+
+
 def one_of(name: str, value: object, *kinds: type) -> None:
     """Refuses what is neither None nor of these kinds, such as a class in place of an instance."""
     if value is not None and not isinstance(value, kinds):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -103,9 +103,13 @@ class Store:
         self.prepare()
 
     def prepare(self) -> None:
-        """Refuses a directory that cannot be written, before any work is done."""
+        """Refuses a directory that cannot be written, before any work is done, and leaves no empty one."""
+        absent = [path for path in (self.directory, *self.directory.parents) if not path.exists()]
         check_writable(self.directory / "result.json")
         clear_leftovers(self.directory)
+        with suppress(OSError):  # Another process writes there by now.
+            for path in absent:
+                path.rmdir()
 
     def key(self, task: Task) -> str:
         """Two tasks have the same key if they are described alike."""
@@ -119,6 +123,7 @@ class Store:
         values = {"task": task.describe(), "check": checksum(result), "result": result}
         path = self.path(task)
         try:
+            self.directory.mkdir(parents=True, exist_ok=True)
             write_whole(path, json.dumps(values).encode())
         except OSError as error:
             raise Refusal(f"{path} cannot be written: {error.strerror or error}.") from error

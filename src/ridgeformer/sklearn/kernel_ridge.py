@@ -25,6 +25,9 @@ from ridgeformer.solvers import EagerMachine, Solver, make_solver
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal, counted
 
+SMALLEST, LARGEST = 1e-290, 1e290
+"""Between these, units of y change no bit of a prediction: queries are so short that none is 10¹⁸ times as large as y."""
+
 
 class TransformerKernelRidge(ModelRegressor):
     """Kernel ridge regression whose predictions are a transformer's.
@@ -84,8 +87,14 @@ class TransformerKernelRidge(ModelRegressor):
             raise Refusal(
                 "Kernel values leave the range of float64: scale the features down, or lower `gamma`."
             )
+        largest = np.abs(self._targets).max(0)
+        if outside := [y for y in largest if y and not SMALLEST <= y <= LARGEST]:
+            raise Refusal(
+                f"The largest |y| of an output is {outside[0]:.3g}, too near the ends of the range of float64 for its "
+                f"predictions: scale y to between {SMALLEST:.0e} and {LARGEST:.0e}."
+            )
         # Powers of two, so that no bit of a prediction depends on the unit.
-        self._unit = power_of_two(np.abs(self._targets).max(0))
+        self._unit = power_of_two(largest)
         phi, targets = self._supports()
         self._compile(Prompt(phi, targets, phi[:1]), height)
         return self

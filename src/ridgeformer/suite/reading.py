@@ -18,7 +18,7 @@ from ridgeformer.tasks import Prompt
 from ridgeformer.transformer import Transformer, TransformerConfig, load, read_config
 from ridgeformer.transformer.storage import file_hash
 from ridgeformer.types import Refusal
-from ridgeformer.whole import read_text
+from ridgeformer.whole import read_text, reason
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError as error:
         raise Refusal(f"There is no file {path}.") from error
     except (OSError, ValueError, RecursionError) as error:
-        raise Refusal(f"{path} cannot be read as JSON: {error}.") from error
+        raise Refusal(f"{path} cannot be read as JSON: {reason(error)}.") from error
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -135,4 +135,4 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     except FileNotFoundError as error:
         raise Refusal(f"There is no file {path}.") from error
     except (SafetensorError, OSError) as error:
-        raise Refusal(f"{path} is damaged: {error}.") from error
+        raise Refusal(f"{path} is damaged: {reason(error)}.") from error

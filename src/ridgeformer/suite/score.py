@@ -6,7 +6,9 @@ similarity: 1 only for the same subspace, and next to nothing for the whole stre
 hold the state has similarity 0. A case has the harmonic mean of the similarities' sum over the number of claims and
 over the number of states; claims about quantities that are stored in no one place do not count.
 
-**Mat-vec heads.** The F1 of the heads that are named.
+**Mat-vec heads.** Matthews' correlation of the heads that are named with those that are right, over all heads of the
+model, and at least 0: all heads have 0, as has no head, and chance has about 0 however many are right. A model all of
+whose heads are right asks nothing.
 
 **Solver.** 1 over the number of solvers that are named, if the right one is among them; names of one and the same
 iteration count once.
@@ -88,16 +90,23 @@ def score_subspaces(case: StoredCase, claims: tuple[Claim, ...]) -> dict[str, An
     }
 
 
+def correlation(right: int, named: int, true: int, among: int) -> float:
+    """Matthews' correlation of what is named with what is true, of so many; 0 if none or all are named."""
+    spread = named * (among - named) * true * (among - true)
+    return (right * among - named * true) / spread**0.5 if spread else 0.0
+
+
 def score_heads(case: StoredCase, named: frozenset[tuple[int, int]]) -> dict[str, Any]:
-    """Precision, recall and F1; null where nothing says which heads they are."""
-    if case.labels["matvec"] is None:
+    """Correlation, precision and recall; null where nothing says which heads they are, or it is all of them."""
+    heads = case.config.n_layers * case.config.n_heads
+    if case.labels["matvec"] is None or len(case.labels["matvec"]) == heads:
         return {"score": None}
     true = {(layer, head) for layer, head in case.labels["matvec"]}
     if not true:
         return {"score": 0.0 if named else 1.0}
     right = len(true & named)
     return {
-        "score": harmonic(right, len(named), len(true)),
+        "score": max(correlation(right, len(named), len(true), heads), 0.0),
         "precision": right / len(named) if named else None,
         "recall": right / len(true),
     }

@@ -17,7 +17,7 @@ from torch import Tensor
 from ridgeformer.registry import Registry
 from ridgeformer.tasks.arrays import read_npz, write_arrays
 from ridgeformer.transformer.devices import check_precision, device_named
-from ridgeformer.types import Refusal, check_number, counted
+from ridgeformer.types import Refusal, check_number, check_whole, counted
 
 Array = Tensor | np.ndarray | Sequence[Any]
 PROMPT_FILE = "a prompt file is an .npz with phi [B,k,p], y [B,k,r] and phi_query [B,q,p]"
@@ -222,6 +222,15 @@ class Task(ABC):
     @abstractmethod
     def draw(self, batch: int, seed: int) -> Prompt:
         """Draws a batch of prompts; the same seed draws the same prompts."""
+
+
+def seeded(batch: Any, seed: Any) -> torch.Generator:
+    """The generator of a draw; a batch or a seed that is none is refused."""
+    check_whole("batch", batch, 1)
+    check_whole("seed", seed)
+    if seed >= 2**64:
+        raise Refusal(f"`seed` must be below 2^64, got {seed}.")
+    return torch.Generator().manual_seed(int(seed))
 
 
 LARGEST = 1_000_000

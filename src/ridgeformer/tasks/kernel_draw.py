@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ridgeformer.kernels import Gaussian, Kernel
-from ridgeformer.tasks.base import Prompt, Task, check_finite, check_sizes
+from ridgeformer.tasks.base import Prompt, Task, check_finite, check_sizes, seeded
 from ridgeformer.tasks.learnable import normal as standard_normal
 from ridgeformer.types import Refusal
 
@@ -45,7 +45,7 @@ class KernelDraw(Task):
 
     def draw_with_truth(self, batch: int, seed: int) -> tuple[Prompt, Float[Tensor, "batch q r"]]:
         """Draws prompts, and the values of the drawn functions at their queries, without noise."""
-        normal = partial(standard_normal, torch.Generator().manual_seed(seed))
+        normal = partial(standard_normal, seeded(batch, seed))
         phi = self.scale * normal(batch, self.supports, self.features)
         phi[:, self.supports - self.copies :] = phi[:, :1]
         phi_query = self.scale * normal(batch, self.queries, self.features)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ridgeformer.kernels import Kernel
 from ridgeformer.registry import Registry
-from ridgeformer.tasks.base import LARGEST, Prompt, Task
+from ridgeformer.tasks.base import LARGEST, Prompt, Task, seeded
 from ridgeformer.tasks.gaussian_law import GaussianLaw
 from ridgeformer.types import Refusal
 
@@ -142,7 +142,7 @@ class LearnableTask(Task):
         return {}
 
     def draw(self, batch: int, seed: int) -> Prompt:
-        return self.sample(batch, torch.Generator().manual_seed(seed)).prompt
+        return self.sample(batch, seeded(batch, seed)).prompt
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, **asdict(self)}

@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from ridgeformer.tasks.base import Prompt, Task, check_finite, check_sizes
+from ridgeformer.tasks.base import Prompt, Task, check_finite, check_sizes, seeded
 from ridgeformer.tasks.learnable import normal as standard_normal
 from ridgeformer.types import Refusal
 
@@ -78,7 +78,7 @@ class PrescribedSpectrum(Task):
         return values
 
     def draw(self, batch: int, seed: int) -> Prompt:
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(batch, seed)
         normal = partial(standard_normal, generator)
         k, p, m = self.supports, self.features, min(self.supports, self.features)
         left = torch.linalg.qr(normal(batch, k, m)).Q

@@ -20,7 +20,7 @@ from torch import Tensor
 from ridgeformer.transformer import Transformer
 from ridgeformer.transformer.storage import file_hash, whole_directory
 from ridgeformer.types import Refusal
-from ridgeformer.whole import clear_leftovers, remove_whole
+from ridgeformer.whole import clear_leftovers, reason, remove_whole
 
 KEPT = 2
 """A run keeps this many of its newest checkpoints."""
@@ -85,7 +85,7 @@ def read_state(path: Path) -> dict[str, Any]:
             if file_hash(path / file) != state["hashes"][file]:
                 raise ValueError(f"{file} is damaged")
     except (OSError, KeyError, TypeError, json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"state.json or a file is missing or damaged ({error})") from error
+        raise ValueError(f"state.json or a file is missing or damaged ({reason(error)})") from error
     return state
 
 
@@ -95,7 +95,7 @@ def restore(path: Path, model: Transformer, optimiser: torch.optim.Optimizer) ->
         model.load_state_dict(load_file(path / FILES[0]))
         moments = load_file(path / FILES[1])
     except (SafetensorError, RuntimeError, OSError) as error:
-        raise Refusal(f"{path} does not fit the recipe: {error}.") from error
+        raise Refusal(f"{path} does not fit the recipe: {reason(error)}.") from error
     for name, weight in model.named_parameters():
         of = f"{name}:"
         optimiser.state[weight] = {

@@ -12,7 +12,7 @@ from ridgeformer.tasks import LARGEST, LEARNABLE, LearnableTask
 from ridgeformer.training.layouts import LAYOUTS
 from ridgeformer.transformer import TransformerConfig
 from ridgeformer.types import Refusal, counted
-from ridgeformer.whole import read_text
+from ridgeformer.whole import read_text, reason
 
 SMALLEST_RIDGE = 1e-9
 """With this λ or a larger one, K + λI is positive definite in float64 wherever k(x, x) = 1."""
@@ -141,7 +141,7 @@ class Recipe:
         except FileNotFoundError as error:
             raise Refusal(f"There is no recipe at {path}.") from error
         except (OSError, RecursionError, ValueError) as error:
-            raise Refusal(f"{path} cannot be read as a TOML recipe: {error}.") from error
+            raise Refusal(f"{path} cannot be read as a TOML recipe: {reason(error)}.") from error
         return Recipe.from_dict(values)
 
     @staticmethod

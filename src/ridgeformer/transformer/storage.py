@@ -18,7 +18,7 @@ from ridgeformer.transformer.config import TransformerConfig
 from ridgeformer.transformer.model import Transformer
 from ridgeformer.transformer.shapes import shapes
 from ridgeformer.types import Refusal, counted
-from ridgeformer.whole import read_text, written_whole
+from ridgeformer.whole import read_text, reason, written_whole
 
 FORMAT = "ridgeformer/1"
 WEIGHTS_HASH, CONFIG_HASH = "weights_sha256", "config_sha256"
@@ -116,7 +116,7 @@ def read_config(directory: str | Path) -> dict[str, Any]:
     try:
         config = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError) as error:
-        raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
+        raise Refusal(f"{path} is damaged or unreadable: {reason(error)}.") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         seen = config.get("format") if isinstance(config, dict) else None
         raise Refusal(f"{path} does not say format {FORMAT!r} (it says {seen!r}): not our model.")
@@ -145,7 +145,9 @@ def load(directory: str | Path) -> tuple[Transformer, dict[str, Any]]:
             check_shapes(path, file, shape)
         weights = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise Refusal(f"{path} is damaged: {error}. Compile or copy the model again.") from error
+        raise Refusal(
+            f"{path} is damaged: {reason(error)}. Compile or copy the model again."
+        ) from error
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all():
             raise Refusal(f"{path} is damaged: {name} has NaN or infinite entries.")

@@ -14,7 +14,7 @@ import scipy
 from ridgeformer.analysis.verdict import Limits
 from ridgeformer.experiments.identification.measure import METHOD
 from ridgeformer.types import Refusal, counted
-from ridgeformer.whole import read_text
+from ridgeformer.whole import read_text, reason
 
 FILE = "calibration.json"
 
@@ -101,7 +101,7 @@ class Calibration:
         try:
             values = json.loads(read_text(Path(path)))
         except (OSError, ValueError, RecursionError) as error:
-            raise Refusal(f"{path} cannot be read as a calibration: {error}.") from error
+            raise Refusal(f"{path} cannot be read as a calibration: {reason(error)}.") from error
         return Calibration.from_dict(values)
 
 

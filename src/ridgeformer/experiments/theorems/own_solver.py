@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ridgeformer.compiler.targets import Target
+from ridgeformer.compiler.targets import Target, check_target
 from ridgeformer.experiments.finding import Finding
-from ridgeformer.experiments.run import Run, terminal_table
+from ridgeformer.experiments.run import Run, check_seed, terminal_table
 from ridgeformer.experiments.theorems.base import Outcome, Theorem
 from ridgeformer.experiments.theorems.cases import Case
 from ridgeformer.experiments.theorems.general import (
@@ -24,7 +24,8 @@ from ridgeformer.experiments.theorems.page import summary, verify_page
 from ridgeformer.experiments.theorems.run import results
 from ridgeformer.experiments.theorems.structure import Masking
 from ridgeformer.kernels import Kernel, kernel_or_default
-from ridgeformer.solvers import Solver, check_solver
+from ridgeformer.solvers import Solver, check_ridge, check_solver
+from ridgeformer.types import check_whole
 
 GENERAL: tuple[GeneralTheorem, ...] = (
     CompiledIsSolver(),
@@ -103,6 +104,13 @@ def verify_solver(
     out   a directory for the page with statements and figures
     """
     check_solver(solver)
+    if to is not None:
+        check_target(to)
+    check_whole("features", features, 1)
+    check_whole("steps", steps, 1)
+    check_whole("seed", seed)
+    check_seed(seed, 31)
+    check_ridge(ridge)
     case = Case(solver, kernel_or_default(kernel), to, features, ridge, steps)
     reasons = {theorem.name: theorem.inapplicable(case) for theorem in GENERAL}
     run = None if out is None else Run(out, "results.json", Console(quiet=True))

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from ridgeformer.types import Refusal
-from ridgeformer.whole import read_text
+from ridgeformer.whole import read_text, reason
 
 WEIGHTS = ("model.safetensors", "state.pt", "model.pt")
 """The files of weights, in the order in which they are looked for."""
@@ -203,7 +203,7 @@ def read_config(folder: Path) -> dict[str, Any]:
                 f"{folder} holds no checkpoint of a GPT-2: there is no config.json and no config.yaml."
             )
     except (OSError, ValueError, RecursionError) as error:
-        raise Refusal(f"{path} is damaged or unreadable: {error}.") from error
+        raise Refusal(f"{path} is damaged or unreadable: {reason(error)}.") from error
     if not isinstance(config, dict):
         raise Refusal(f"{path} is not the configuration of a GPT-2.")
     kind = config.get("model_type", config.get("family", "gpt2"))
