@@ -242,7 +242,25 @@ class WithJacobi(Nesterov):
     name = "with-jacobi"
 
 
-@pytest.mark.parametrize("solver", [OfResiduals(), WithJacobi()])
+@dataclass(frozen=True)
+class JacobiTwice(Solver):
+    """Jacobi's preconditioner stands before the vector that is multiplied, too."""
+
+    precondition: str = "jacobi"
+    name = "jacobi-twice"
+    preconditioners = ("jacobi",)
+
+    def init(self, m):
+        return Moving(m.zeros(), m.inverse_preconditioner("jacobi"))
+
+    def step(self, m, s, t):
+        eta = 1 / sum(m.interval("jacobi"))
+        residual = m.target() - m.matvec(s.velocity * s.alpha)
+        alpha = s.alpha + eta * s.velocity * residual
+        return s._replace(alpha=m.bound(alpha, lambda: 100 * m.solution_norm(), "…"))
+
+
+@pytest.mark.parametrize("solver", [OfResiduals(), WithJacobi(), JacobiTwice()])
 def test_steps_that_multiply_other_vectors_are_refused(solver):
     to = SoftmaxAttention(1.0, 6, dot_products=HeadPairs(12))
     with pytest.raises(Refusal, match=r"nothing can be promised for .*, which multiplies other"):

@@ -70,7 +70,8 @@ class Prompt:
             )
         for name in ("phi", "y", "phi_query"):
             tensor = getattr(self, name)
-            if tensor.layout != torch.strided or tensor.is_meta:
+            # A subclass of tensors may say that it is on `meta` and hold its numbers elsewhere.
+            if tensor.layout != torch.strided or (type(tensor) is Tensor and tensor.is_meta):
                 raise Refusal(
                     f"A prompt holds dense tensors with data; {name} is sparse, or has none."
                 )
@@ -104,12 +105,12 @@ class Prompt:
 
     def to(self, target: torch.dtype | torch.device | str) -> Prompt:
         """The prompt on another device or in another precision."""
-        if isinstance(target, str):
-            target = device_named(target)
         if not isinstance(target, torch.dtype):
             check_precision(
                 self.phi.dtype, target, "take the prompt there in float32, `.to(torch.float32)`"
             )
+            if isinstance(target, str):
+                target = device_named(target)
         return Prompt(self.phi.to(target), self.y.to(target), self.phi_query.to(target))
 
     def inside(self, max_norm: float, max_target: float | None = None) -> Prompt:

@@ -7,7 +7,7 @@ from math import pi
 import numpy as np
 
 from ridgeformer.solvers import Solver
-from ridgeformer.solvers.machine import Interval
+from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.theory.sensitivity import NotFixed, SpectralMachine, products_taken
 
 FITS = 1e-8
@@ -15,15 +15,24 @@ FITS = 1e-8
 
 
 class Listening(SpectralMachine):
-    """Keeps every vector that is multiplied by A."""
+    """Keeps every vector that is multiplied by A, in a system that is divided by a weight: P⁻¹ is that weight."""
 
-    def __init__(self, eigenvalues: np.ndarray, tuned: Interval, **known: float) -> None:
+    def __init__(
+        self, eigenvalues: np.ndarray, tuned: Interval, *, weight: float = 1.0, **known: float
+    ) -> None:
         super().__init__(eigenvalues, tuned, **known)  # type: ignore[arg-type]
+        self.weight = weight
         self.heard: list[np.ndarray] = []
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
         self.heard.append(np.array(v))
-        return super().matvec(v)
+        return super().matvec(v) / self.weight
+
+    def target(self) -> np.ndarray:
+        return super().target() / self.weight
+
+    def inverse_preconditioner(self, kind: Precondition) -> float | None:
+        return None if super().inverse_preconditioner(kind) is None else self.weight
 
 
 def largest_multiplied(solver: Solver, *, steps: int, tuned: Interval) -> float:
@@ -31,7 +40,9 @@ def largest_multiplied(solver: Solver, *, steps: int, tuned: Interval) -> float:
     iterates, whatever errors earlier products carry; a method that multiplies other vectors is refused.
 
     It runs without errors and with an error of one in each of its products. Polynomials of degree n that are
-    equal at more than n points are the same.
+    equal at more than n points are the same. A method with a preconditioner also runs with P⁻¹ = 3 in a system
+    that is divided by three: its iterates, and what it multiplies, are the same only if P⁻¹ stands once before
+    every y and every product, as in P⁻¹(y − Aα).
     """
     with np.errstate(over="ignore", invalid="ignore"):
         return largest_heard(solver, steps, tuned)
@@ -43,7 +54,12 @@ def largest_heard(solver: Solver, steps: int, tuned: Interval) -> float:
     nodes = sum(tuned) / 2 + (tuned[1] - tuned[0]) / 2 * np.cos(
         pi * (np.arange(count) + 0.5) / count
     )
-    runs = [Listening(nodes, tuned, target=1.0), Listening(nodes, tuned, errors=products)]
+    weights = (1.0,) if solver.precondition == "none" else (1.0, 3.0)
+    runs = [
+        Listening(nodes, tuned, weight=weight, **known)
+        for weight in weights
+        for known in ({"target": 1.0}, {"errors": products})
+    ]
     states = [solver.init(machine) for machine in runs]
     largest, before = 1.0, joined([state.alpha for state in states])
     for t in range(1, steps + 1):
@@ -54,7 +70,13 @@ def largest_heard(solver: Solver, steps: int, tuned: Interval) -> float:
         for machine in runs:
             machine.heard.clear()
         before = now
+    if not all(alike(states[i].alpha, states[i - 2].alpha) for i in range(2, len(states))):
+        raise NotFixed(f"{solver.name} does not read y and A through its preconditioner alone.")
     return largest
+
+
+def alike(one: np.ndarray, other: np.ndarray) -> bool:
+    return bool(np.abs(one - other).max() <= FITS * np.abs(other).max())
 
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:

@@ -34,5 +34,5 @@ def device_named(name: str) -> torch.device:
 
 def check_precision(dtype: torch.dtype, device: torch.device | str, remedy: str) -> None:
     """Refuses numbers that the device does not have."""
-    if dtype == torch.float64 and torch.device(device).type == "mps":
+    if dtype == torch.float64 and str(device).partition(":")[0] == "mps":
         raise Refusal(f"MPS devices have no float64: {remedy}.")

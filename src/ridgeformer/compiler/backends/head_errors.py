@@ -144,8 +144,6 @@ class HeadPairPromise:
         solver = self.job.solver
         if written_out(solver):
             return 1.0
-        if solver.precondition != "none":
-            raise NotFixed(f"What {solver.name} multiplies with a preconditioner is not known.")
         return largest_multiplied(solver, steps=min(steps, LONG), tuned=self.tuned)
 
     def unit_of_updates(self, steps: int) -> float:
