@@ -200,7 +200,7 @@ MUTANTS = (
     ),
     Mutant(
         "slack-too-large",
-        "compiler/certificate.py",
+        "compiler/domain.py",
         'SLACK = {"float64": 1e-9, "float32": 1e-5}',
         'SLACK = {"float64": 1e-2, "float32": 1e-2}',
         "The bounds of a domain are checked up to a hundredth of themselves.",

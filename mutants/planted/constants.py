@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "updates-of-one-iterate",
         "theory/heads_fixed.py",
-        "product + 2 * update * most * centre",
-        "product + update * most * centre",
+        "multiplied * product + 2 * update * most * centre",
+        "multiplied * product + update * most * centre",
         "The round-off of an update counts one of the two iterates that it reads.",
         (),
         (

@@ -64,7 +64,7 @@ class Trajectory:
         )
 
 
-def check_whole(name: str, value: Any, least: int = 0) -> None:
+def check_whole(name: str, value: Any, least: float = 0) -> None:
     """Refuses what is no whole number, or too small a one."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise Refusal(f"`{name}` must be a whole number, got {value!r}.")

@@ -1,6 +1,6 @@
 """Dot products from softmax heads promise what is proved, and nothing else; the edges of domains try them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,12 +10,15 @@ from edges import KINDS, edge_prompts
 from promise import excess_of, over_allowed, solution
 
 from ridgeformer.compiler import HeadPairs, SoftmaxAttention, compile
-from ridgeformer.compiler.backends.head_errors import LARGEST_PROMISE
+from ridgeformer.compiler.backends.head_errors import LARGEST_PROMISE, HeadPairPromise
 from ridgeformer.compiler.certificate import Certificate
+from ridgeformer.compiler.domain import Domain
+from ridgeformer.compiler.job import Job
 from ridgeformer.kernels import Linear, Polynomial
 from ridgeformer.models import reference, trajectory
 from ridgeformer.models.reference import interval_of
 from ridgeformer.solvers import ConjugateGradient, Solver, make_solver, solve
+from ridgeformer.theory import UNIT, HeadPairErrors, best_scale
 from ridgeformer.types import Refusal
 
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.portable]
@@ -76,6 +79,29 @@ SOLVERS = [
     ("gd", "none"), ("richardson", "jacobi"), ("heavy-ball", "none"), ("chebyshev", "none"),
     ("chebyshev", "jacobi"), ("cg", "none"), ("cg", "jacobi"), ("cg", "none"), ("cg", "jacobi"),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("precondition", ["none", "jacobi"])
+@pytest.mark.parametrize("name", ["cg", "chebyshev", "gd"])
+def test_prompts_beyond_the_edge_are_counted(name, precondition, dtype):
+    """The promise is that of a domain as large as what is served, in which only the coefficients are others."""
+    if name == "gd" and precondition == "jacobi":
+        name = "richardson"
+    beyond = {"float64": 2.0**-23, "float32": 1e-5}[dtype]
+    unit, ridge = UNIT[dtype], {"float64": 5.0, "float32": 500.0}[dtype]
+    job = Job(make_solver(name, precondition), Linear(), 2, 1, 3, ridge, dtype)
+    made = best_scale(4, 2, 4, 1.5, unit)
+    promise = HeadPairPromise(job, Domain(Linear(), 1.5, 4), made)
+    longer = HeadPairErrors(4, 2, made.epsilon, 4, 1.5 * (1 + beyond), unit)
+    assert promise.errors.operator == pytest.approx(longer.operator, rel=1e-12)
+    assert promise.errors.operator > made.operator
+    assert promise.spectrum[1] >= promise.tuned[1] or precondition == "jacobi"
+    assert promise.scaling[1] >= 1.0
+    # inside the domain alone less would do
+    inside = replace(promise)
+    inside.__dict__.update(reached=promise.domain, errors=made)
+    assert inside.error(3) < promise.error(3) < 1.01 * inside.error(3)
 
 
 def random_model(rng):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import ridgeformer as rf
-from ridgeformer.compiler.certificate import ROUNDED, Certificate, largest_eigenvalue
+from ridgeformer.compiler.certificate import Certificate
+from ridgeformer.compiler.domain import ROUNDED, largest_eigenvalue
 from ridgeformer.kernels import Linear
 from ridgeformer.models import trajectory
 from ridgeformer.solvers import make_solver

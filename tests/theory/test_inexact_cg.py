@@ -163,3 +163,53 @@ def test_the_bound_ends_where_its_conditions_do():
     assert few.energy_error(2) < 1 < few.energy_error(40)
     rising = few.energy_errors(6)
     assert rising == sorted(rising)
+
+
+def after_a_lucky_step(rng, values, chi):
+    """CG as a model runs it from a residual that no unit has caught up with: by step Y, v² and the growth of r̂.
+
+    ρ̂ is tiny in the first step and anything that tables allow later; x is clamped to [a/2χ, 3.98b].
+    """
+    a, b = values.min(), values.max()
+    r = rng.standard_normal(len(values)) * 10.0 ** rng.uniform(-4, 0, len(values))
+    first, p, y, rho_hat = r @ r, r, 0.0, 10.0 ** rng.uniform(-2, np.log10(0.65))
+    for _ in range(12):
+        norm, own = r @ r, p @ (values * p)
+        used = rho_hat if rho_hat > 0.125 else max(0.0, 2 * (rho_hat - 1 / 16))
+        gamma = used / np.clip(own * rho_hat / norm, 0.5 * a / chi, 3.98 * b)
+        after = r - gamma * values * p
+        yield y, own / (b * norm), np.sqrt((after**2 / values).sum() / (r**2 / values).sum())
+        if after @ after < 1e-12 * first:  # here round-off would be most of the residual
+            return
+        beta = after @ after / norm * min(1.0, 16 * rho_hat)
+        turned = after + beta * p
+        y = beta * (p @ (values * turned)) / (b * (after @ after))
+        r, p, rho_hat = after, turned, rng.choice([0.65, 1.47, rng.uniform(0.65, 1.47)])
+
+
+@pytest.mark.parametrize("chi", [1.0, 2.0, 10.0])
+@pytest.mark.parametrize("kappa", [1.2, 4.0, 50.0])
+def test_steps_after_a_lucky_one_grow_no_faster_than_counted(kappa, chi):
+    rng, clamped = np.random.default_rng(2), 0
+    least = InexactCG(1.0, kappa, 0.0, 0.0, least=1 / chi)
+    for _ in range(40):
+        for values, _ in systems(rng, kappa):
+            for y, curvature, growth in after_a_lucky_step(rng, values, chi):
+                assert y <= 2.12
+                assert curvature <= 5.3
+                assert growth <= least.leap
+                clamped += curvature > 2.8
+    assert clamped > 10, "the upper clamp is tried"
+
+
+def test_later_steps_are_counted_where_they_grow_faster():
+    """H_t is the larger of the two where the model takes the curvature to be far too small, and only there."""
+    usual = InexactCG(1.0, 3.0, 0.0, 1e-12)
+    far = InexactCG(1.0, 3.0, 0.0, 1e-12, least=1e-10)
+    same, more = usual.energy_errors(4), far.energy_errors(4)
+    assert more[0] == same[0]
+    assert all(large > small for large, small in zip(more[1:], same[1:], strict=True))
+    assert InexactCG(1.0, 3.0, 0.0, 1e-12, least=1.0).energy_errors(4) == same
+    # H₂ with its letters: the step before s = 1 leaves δ/25 of the residual
+    left = np.sqrt(3) * 1e-12 / 25 * (1 + np.sqrt(3) * 1e-12)
+    assert more[1] == pytest.approx(2 * far.leap * left, rel=2e-2)

@@ -49,6 +49,26 @@ def test_old_errors_count_as_in_closed_form(solver, top):
     ).iterate >= found.sum() * (1 - 1e-9)
 
 
+@pytest.mark.parametrize("solver", [HeavyBall(), Chebyshev()], ids=lambda s: s.name)
+@pytest.mark.parametrize("beyond", [1e-6, 9e-4])
+def test_errors_beyond_the_interval_count_as_in_closed_form(solver, beyond):
+    tuned = (1.0, 400.0)
+    spectrum = (1.0, 400.0 + beyond * 399.0 / 2)
+    for steps in (3, 40, 120):
+        known = {"steps": steps, "tuned": tuned, "spectrum": spectrum, "offset": 1.0}
+        found, said = theory.sensitivity(solver, **known), theory.long_sensitivity(solver, **known)
+        assert found.iterate <= 1.5 * said.iterate  # the first is a bound, too, by up to 1.42
+        machine = SpectralMachine(np.linspace(*spectrum, 501), tuned, errors=steps)
+        largest = np.abs(iterates(machine, solver, steps)[-1]).max(axis=1).sum()
+        assert largest <= said.iterate * (1 + 1e-9)
+    inside = theory.long_sensitivity(solver, steps=300, tuned=tuned, spectrum=tuned, offset=1.0)
+    beside = theory.long_sensitivity(solver, steps=300, tuned=tuned, spectrum=spectrum, offset=1.0)
+    assert inside.iterate < beside.iterate
+    far = (1.0, 401.0)
+    with pytest.raises(NotFixed, match="no closed form"):
+        theory.long_sensitivity(solver, steps=300, tuned=tuned, spectrum=far)
+
+
 def test_a_long_run_reaches_the_sum():
     for solver, reached in zip(SOLVERS, (0.99, 0.99, 0.4), strict=True):
         measured, bound = old_errors(solver)

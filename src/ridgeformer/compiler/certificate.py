@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import torch
 from torch import Tensor
 
-from ridgeformer.compiler.domain import Domain, largest_eigenvalue, lengths
+from ridgeformer.compiler.domain import SLACK, Domain, largest_eigenvalue, lengths, slack
 from ridgeformer.compiler.job import Job
 from ridgeformer.compiler.saved import AGAIN, fits
 from ridgeformer.kernels import kernel_from
@@ -17,12 +17,6 @@ from ridgeformer.program import LoopedProgram, Program, Space
 from ridgeformer.solvers import EagerMachine, Solver
 from ridgeformer.tasks import Prompt, check_prompt
 from ridgeformer.types import Refusal, check_whole, counted
-
-SLACK = {"float64": 1e-9, "float32": 1e-5}
-"""Relative slack on the bounds of the domain, for prompts that lie on its edge up to round-off."""
-
-ROUNDED = 2.0**-23
-"""Twice what rounding to float32 moves a number by, or the norm of several, relative to itself."""
 
 QUERY_ROOM = 1e6
 """Queries may be this many times as long as the largest singular value of the supports."""
@@ -118,7 +112,7 @@ class Certificate:
             raise Refusal(
                 f"The model has a loop: choose `steps`, how often it runs, from 1 to {self.steps:,}."
             )
-        check_whole("steps", steps)
+        check_whole("steps", steps, -inf)
         if not 1 <= steps <= self.steps:
             raise Refusal(
                 f"`steps` is {steps:,}, outside the 1 to {self.steps:,} for which the model is certified: "
@@ -127,16 +121,8 @@ class Certificate:
         return replace(self, steps=steps, looped=False, steps_before_loop=0)
 
     def slack(self, prompt: Prompt, modes: int | None = None) -> float:
-        """The factor by which a prompt may exceed a bound on norms, or on eigenvalues of K with so many modes.
-
-        A prompt in float32 may be a rounded one of the domain. The promise covers what is allowed here, and
-        docs/construction.md says why.
-        """
-        if prompt.phi.dtype != torch.float32:
-            return 1 + SLACK[self.dtype]
-        # An error E of Φ has ‖E‖ ≤ 3u‖Φ‖_F ≤ 3u√modes·‖Φ‖, with products of up to three features in Φ.
-        rounded = ROUNDED if modes is None else 4 * ROUNDED * modes**0.5
-        return 1 + max(SLACK[self.dtype], rounded)
+        """The factor by which the prompt may exceed a bound on norms, or on eigenvalues of K with so many modes."""
+        return slack(self.dtype, rounded=prompt.phi.dtype == torch.float32, modes=modes)
 
     def check(self, prompt: Prompt) -> None:
         """Refuses a prompt outside the domain, and names the bound and the value.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import torch
@@ -12,6 +12,25 @@ from torch import Tensor
 from ridgeformer.kernels import Kernel
 from ridgeformer.tasks import Prompt
 from ridgeformer.types import Refusal
+
+SLACK = {"float64": 1e-9, "float32": 1e-5}
+"""Relative slack on the bounds of the domain, for prompts that lie on its edge up to round-off."""
+
+ROUNDED = 2.0**-23
+"""Twice what rounding to float32 moves a number by, or the norm of several, relative to itself."""
+
+
+def slack(dtype: str, *, rounded: bool = True, modes: int | None = None) -> float:
+    """The factor by which a prompt may exceed a bound on norms, or on eigenvalues of K with so many modes.
+
+    A prompt in float32 may be a rounded one of the domain. The promise covers what is allowed here, and
+    docs/construction.md says why.
+    """
+    if not rounded:
+        return 1 + SLACK[dtype]
+    # An error E of Φ has ‖E‖ ≤ 3u‖Φ‖_F ≤ 3u√modes·‖Φ‖, with products of up to three features in Φ.
+    return 1 + max(SLACK[dtype], ROUNDED if modes is None else 4 * ROUNDED * modes**0.5)
+
 
 LARGEST_NORMALISER = {"float64": 1e15, "float32": 1e6}
 """Beyond these, a single kernel value is no longer resolved in the sum of its row."""
@@ -33,6 +52,10 @@ class Domain:
                 raise Refusal(f"`{name}` must be positive and finite, got {value}.")
         if self.max_supports < 1:
             raise Refusal(f"`max_supports` must be at least 1, got {self.max_supports}.")
+
+    def reached(self, dtype: str) -> Domain:
+        """The domain of all prompts that are served: |φ| may exceed its bound by what `slack` allows."""
+        return replace(self, max_norm=self.max_norm * slack(dtype))
 
     @property
     def max_eigenvalue(self) -> float:

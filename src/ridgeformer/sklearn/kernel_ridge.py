@@ -13,7 +13,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from ridgeformer.compiler import CompiledModel
-from ridgeformer.compiler.certificate import SLACK, Certificate, largest_eigenvalue
+from ridgeformer.compiler.certificate import Certificate
+from ridgeformer.compiler.domain import SLACK, largest_eigenvalue
 from ridgeformer.kernels import Kernel
 from ridgeformer.models.compiled import predicted_with_alpha
 from ridgeformer.sklearn.compiled import Compiled

@@ -17,8 +17,8 @@ def chebyshev_steps(condition: float, tolerance: float) -> int:
     """The least t with 1/T_t((κ+1)/(κ−1)) ≤ ε: t = ⌈arcosh(1/ε)/arcosh((κ+1)/(κ−1))⌉.
 
     This many steps of Chebyshev iteration or of CG bring every system of condition number κ to ε.
-    With fewer steps, some system stays above ε even with CG, and hence with every method whose
-    iterates lie in the Krylov space.
+    With fewer steps, some system, whose smallest eigenvalue exceeds λ, stays above ε even with CG, and
+    hence with every method whose iterates lie in the Krylov space.
     """
     check(tolerance)
     if condition == 1:

@@ -15,6 +15,10 @@ STRAYS, DROP = 1.05, 32.0
 """X, and 32: ‖p̂‖_S ≤ X√b‖r̂‖ at all steps, where the residual falls by less than 32 and where by more; for
 exact CG X is 1."""
 
+SOLVED, LEAP = 25.0, 1.75
+"""A step that leaves less than δ/25 of the residual may be followed by steps that are held back, in which
+‖r̂‖ in the norm of S⁻¹ grows by less than 1 + 1.75√(κa/ℓ) each."""
+
 
 @dataclass(frozen=True)
 class InexactCG:
@@ -27,10 +31,17 @@ class InexactCG:
     """ε ≥ ‖S^(−1/2)Ep̂‖/‖p̂‖_S, for which ‖E‖₂/λ_min(A) is enough, whatever P is."""
     unit: float = 0.0
     """δ."""
+    least: float | None = None
+    """ℓ: the curvature p̂ᵀSp̂ is taken to be at least ℓ/2, in units in which ‖r̂‖ is 1; None for ℓ = a."""
 
     @property
     def condition(self) -> float:
         return self.b / self.a
+
+    @property
+    def leap(self) -> float:
+        """G: by how much r̂ may grow in such a step."""
+        return 1 + LEAP * sqrt(self.condition * self.a / (self.least or self.a))
 
     def energy_error(self, steps: int) -> float:
         """‖α̂_t − α_t‖_A/‖α*‖_A for every t ≤ steps, or ∞ where the conditions of the bound fail."""
@@ -42,7 +53,8 @@ class InexactCG:
 
         The residual r̂_s is off by at most D in the norm of S⁻¹, the direction by an angle whose sine
         times ‖α* − α_s‖_A is at most Γ, both in units of ‖α*‖_A; ω is the relative error of p̂ᵀr̂ = r̂ᵀr̂,
-        and o·b bounds |r̂_{s+1}ᵀr̂_s|/(γ̂_s r̂_sᵀr̂_s), which vanish for exact CG.
+        and o·b bounds |r̂_{s+1}ᵀr̂_s|/(γ̂_s r̂_sᵀr̂_s), which vanish for exact CG. `held` is H_t, for steps
+        that are held back.
         """
         e, d, x = self.product, self.unit, STRAYS
         kappa = self.condition
@@ -57,6 +69,7 @@ class InexactCG:
         of_update = d * (x / (1 - of_gamma) + 1 + e)
         D, gamma = q * d, q * d * (2 + d)  # r̂₀ is off by δ, and p̂₀ by δ from it
         omega, o = d, 0.0
+        solved: list[tuple[float, float]] = []  # by step: D there, and how large r̂ may be by now
         found = []
         for s in range(steps):
             # step s of the recurrence; `omega` and `o` are those of its residual
@@ -68,6 +81,10 @@ class InexactCG:
             of_step = lost + taken * along
             before = D
             D = D + gamma + of_step * (1 + D)
+            solved = [(then, self.leap * left) for then, left in solved]
+            held = max((then + 2 * left for then, left in solved), default=0.0)
+            left = q * d / SOLVED * (1 + before)
+            solved.append((D + left, left))
             own = of_product * x**2 / (1 - of_gamma) + x * (of_update + (1 + e) * of_direction)
             if s > 0:
                 old = (1 + both) * (o + grown * x * of_update)
@@ -90,8 +107,8 @@ class InexactCG:
             ) + of_direction
             if omega > 0.02:
                 break
-            t = s + 1
-            found.append(D + t * lost * (1 + D) + 2 * d * q * t * (t + 2) * taken * (1 + D))
+            t, off = s + 1, max(D, held)
+            found.append(off + t * lost * (1 + off) + 2 * d * q * t * (t + 2) * taken * (1 + off))
         return found
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import cos, pi, sqrt
+from math import acosh, cos, exp, inf, log, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from ridgeformer.solvers import Chebyshev, HeavyBall, Machine, Solver
 from ridgeformer.solvers.machine import Interval, Precondition
 from ridgeformer.solvers.richardson import Stationary
 from ridgeformer.types import Refusal
+
+NEARLY_INSIDE = 1e-3
+"""Responses have a closed form up to this part of half the interval outside of it."""
 
 
 def written_out(solver: Solver) -> bool:
@@ -222,8 +225,9 @@ def long_sensitivity(
 
     With c the centre of the interval and θ = (√κ − 1)/(√κ + 1), an error that is j steps old counts
     ϱ^j/c in Richardson iteration, ϱ = max|1 − σ/c|, (1 + θ²)(j + 1)θ^j/c in the heavy ball method, and
-    2(1 + θ²)(j + 1)θ^j/c in Chebyshev iteration, j = 0, 1, … Other methods are refused, as their first
-    steps do not tell their later ones.
+    2(1 + θ²)(j + 1)θ^j/c in Chebyshev iteration, j = 0, 1, … An eigenvalue that is outside of the interval by a
+    part ζ of its half-width has θ·exp(arcosh(1 + ζ)) for θ in θ^j. Other methods are refused, as their
+    first steps do not tell their later ones.
     """
     (a, b), (lo, hi) = spectrum, tuned
     centre, root = (lo + hi) / 2, sqrt(hi / lo)
@@ -238,14 +242,24 @@ def long_sensitivity(
             f"The responses of {solver.name} to old errors have no closed form, which more than a few "
             "hundred steps need: ask for fewer."
         )
-    elif a < lo or b > hi:
+    elif max(lo - a, b - hi) > NEARLY_INSIDE * (hi - lo) / 2:
         raise NotFixed(
             f"{solver.name} may meet eigenvalues outside its interval, where its responses have no closed form."
         )
     else:
         first = (1 + theta**2) * (1 if isinstance(solver, HeavyBall) else 2)
-        total = first / (centre * (1 - theta) ** 2)
+        outside = max(lo - a, b - hi, 0.0)
+        factor = theta * exp(acosh(1 + 2 * outside / (hi - lo))) if outside else theta
+        total = first / centre * sum_of_powers(factor, steps)
     return Sensitivity(prediction=sqrt(max(b - offset, 0.0)) * total, iterate=total)
+
+
+def sum_of_powers(factor: float, steps: int) -> float:
+    """A bound on Σ (j + 1)·factor^j over j < steps."""
+    if factor < 1:
+        return 1 / (1 - factor) ** 2
+    size = 2 * log(steps + 1) + steps * log(factor)
+    return exp(size) if size < 700 else inf
 
 
 def products_in_a_period(solver: Solver, tuned: Interval, steps: int) -> int:

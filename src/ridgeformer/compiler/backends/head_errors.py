@@ -6,10 +6,11 @@ solver's steps, or to the largest prediction if that is larger.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf, sqrt
 
-from ridgeformer.compiler.domain import Domain
+from ridgeformer.compiler.domain import Domain, slack
 from ridgeformer.compiler.job import Job
 from ridgeformer.kernels import FeatureMap
 from ridgeformer.solvers import Chebyshev, ConjugateGradient, certified_interval
@@ -37,39 +38,61 @@ LARGEST_PROMISE = 0.1
 LONG = 256
 """Beyond so many steps the responses of a method are bounded in closed form."""
 
+ROOM_ABOVE = 3.98
+"""The clamp of pᵀAp reaches at least so many times the largest eigenvalue that is served, in CG's unit."""
+
 SCALARS = RECIPROCAL + 128
 """Units of round-off, besides those of a sum over tokens, in each scalar and update of a compiled CG."""
 
 
 @dataclass(frozen=True)
 class HeadPairPromise:
-    """The certified error of a job whose products with K have the given errors."""
+    """The certified error of a job whose products with K have the given errors.
+
+    Prompts may be a little longer than the domain has it. All that depends on them is bounded for the
+    longest that are served; what was compiled, and what the error is relative to, is that of the domain.
+    """
 
     job: Job
     domain: Domain
-    errors: HeadPairErrors
+    made: HeadPairErrors
+    """The errors of the heads inside the domain."""
 
     @property
     def ridge(self) -> float:
         return self.job.needed_ridge
 
+    @cached_property
+    def reached(self) -> Domain:
+        return self.domain.reached(self.job.dtype)
+
+    @cached_property
+    def errors(self) -> HeadPairErrors:
+        """The errors of the heads for all prompts that are served."""
+        unit, kernel = self.made.unit, self.domain.kernel
+        longest = kernel.range(self.reached.max_norm).most ** 0.5
+        features = kernel.dot_product(self.job.features)
+        assert features is not None
+        off = feature_error(features, self.reached.max_norm, longest, unit)
+        return replace(self.made, max_norm=longest, feature_error=off)
+
     @property
     def largest(self) -> float:
         """R², the largest dot product in the domain."""
-        return self.errors.max_norm**2
+        return self.made.max_norm**2
 
     @property
     def scaling(self) -> tuple[float, float]:
         """The range of the entries of the preconditioner."""
         if self.job.solver.precondition == "none":
             return 1.0, 1.0
-        least = self.domain.kernel.range(self.domain.max_norm).least_diagonal
-        return self.ridge + max(least, 0.0), self.ridge + self.largest
+        least = self.domain.kernel.range(self.reached.max_norm).least_diagonal
+        return self.ridge + max(least, 0.0), self.ridge + self.errors.max_norm**2
 
     @property
     def spectrum(self) -> tuple[float, float]:
         """Where the eigenvalues of P⁻¹A lie; with Jacobi they add up to k."""
-        top = self.ridge + self.domain.max_eigenvalue
+        top = self.ridge + self.reached.max_eigenvalue
         least, most = self.scaling
         if self.job.solver.precondition == "none":
             return self.ridge, top
@@ -93,20 +116,29 @@ class HeadPairPromise:
 
     @property
     def cg(self) -> InexactCG:
+        """The recurrence; A p is rounded by twelve units of λ|p|, and Jacobi's P has the errors of features."""
         terms = self.errors.tokens + self.errors.features + SCALARS
         unit = accumulated(terms, UNIT[self.job.dtype])
-        return InexactCG(*self.spectrum, self.errors.operator / self.ridge, unit)
+        product = self.errors.operator / self.ridge + accumulated(12, UNIT[self.job.dtype])
+        lowest, scale = self.tuned[0], self.scaling[0]
+        if self.job.solver.precondition != "none":
+            error = self.errors.feature_error
+            off = error * (2 + error) * self.errors.max_norm**2 / scale
+            unit = unit + 4 * off if off <= 0.25 else inf
+        return InexactCG(*self.spectrum, product, unit, least=lowest)
 
     def error_of_cg(self, steps: int) -> float:
         """(R·F·χ√P_max + τ(1 + F·χ√(P_max/λ)))/R², F the error of the energy and τ that of one reading."""
         a, b = self.spectrum
+        if 4 * self.tuned[1] < ROOM_ABOVE * b:
+            return inf
         # ‖α*‖_A ≤ χ‖P^{1/2}α₁‖ for the first iterate of CG
         energy = sqrt(4 * (a + b) ** 3 / (27 * a * b)) * sqrt(self.scaling[1])
         found = self.cg.energy_error(steps)
         if found == inf:
             return inf
         read = self.errors.entry * (1 + found * energy / sqrt(self.ridge))
-        return (sqrt(self.largest) * found * energy + read) / self.largest
+        return (self.errors.max_norm * found * energy + read) / self.largest
 
     # ------------------------------------------------------------------ fixed coefficients
 
@@ -120,7 +152,10 @@ class HeadPairPromise:
     def responses(self, steps: int) -> Sensitivity:
         offset = self.ridge if self.job.solver.precondition == "none" else 0.0
         lo, hi = self.spectrum
-        spectrum = (lo, min(hi, self.tuned[1]))  # a prompt with a larger eigenvalue is refused
+        if self.job.solver.interval is not None:  # a prompt with a larger eigenvalue is refused
+            served = slack(self.job.dtype, modes=self.domain.max_supports)
+            hi = min(hi, self.tuned[1] * served)
+        spectrum = (lo, hi)
         known = {"tuned": self.tuned, "spectrum": spectrum, "offset": offset}
         if steps > LONG:
             return long_sensitivity(self.job.solver, steps=steps, **known)  # type: ignore[arg-type]

@@ -55,8 +55,9 @@ def hard_for_krylov(smallest: float, largest: float, steps: int, batch: int, see
     """K's eigenvalues in [smallest, largest], for which that many steps do as badly as they can.
 
     CG's and Chebyshev's, by the tightness of theorem 4; at every λ, since λ moves the spectrum as a
-    whole.
+    whole. K must have full rank, so that the smallest eigenvalue of A exceeds λ.
     """
+    assert smallest > 0, "the query has a part in the mode of the smallest eigenvalue of K"
     if steps == 1:
         return hard_for_fixed(smallest, largest, steps, batch, seed)
     values, y, query = hard_modes(smallest, largest, steps)
