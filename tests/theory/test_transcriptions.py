@@ -12,6 +12,7 @@ from ridgeformer import theory
 from ridgeformer.solvers import Chebyshev, GradientDescent, HeavyBall, Richardson
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory import set_up
+from ridgeformer.types import Refusal
 
 pytestmark = pytest.mark.portable
 
@@ -154,6 +155,33 @@ def test_what_a_step_rounds_is_that_of_the_theorem(solver):
         found = {name: float(value[s, 0, 0]) for name, value in terms.items()}
         assert found == {name: like(value) for name, value in expected.items()}
         assert float(total[s, 0, 0]) == like(sum(expected.values()))
+
+
+def test_what_a_pass_of_a_loop_rounds_is_that_of_the_theorem():
+    steps, ridge = 4, 0.7
+    prompt, (a, b), alphas = drawn_iterates(steps)
+    held, c = alphas[:, 0, :, 0], (a + b) / 2
+    v = 20 * (sqrt(b / a) + 1) ** 2 / sqrt(b / a) * U
+    u, off = 1e-3, 0.0
+    known = {"ridge": ridge, "interval": (a, b), "unit": u}
+    terms = theory.residual_round_off_terms(HeavyBall(), prompt, alphas, looped=True, **known)
+    plain = theory.residual_round_off_terms(HeavyBall(), prompt, alphas, **known)
+    for s in range(steps):
+        last = held[s - 1] if s else torch.zeros_like(held[0])
+        now, before = float(held[s].norm()), float(last.norm())
+        assert float(terms["updates"][s, 0, 0]) == like((gamma(7, u) + u) * c * (before + now))
+        carried = (1 + gamma(7, u) + u + 2 * v) * c * off
+        assert float(terms["carried"][s, 0, 0]) == pytest.approx(carried, rel=1e-12)
+        off = u * now + u * (1 + u) * (float((held[s] - last).norm()) + off)
+    for name in ("targets", "mat-vecs", "weights"):
+        assert torch.equal(terms[name], plain[name])
+    same = [
+        theory.residual_round_off_bound(GradientDescent(), prompt, alphas, looped=looped, **known)
+        for looped in (False, True)
+    ]
+    assert torch.equal(*same)
+    with pytest.raises(Refusal, match="works out its weights"):
+        theory.residual_round_off_bound(Chebyshev(), prompt, alphas, looped=True, **known)
 
 
 def test_the_gap_of_cg_is_that_of_the_theorem():
