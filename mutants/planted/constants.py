@@ -66,8 +66,8 @@ MUTANTS = (
     Mutant(
         "updates-of-one-iterate",
         "theory/heads_fixed.py",
-        "errors.size + ridge + 2 * most * centre",
-        "errors.size + ridge + most * centre",
+        "slope = multiplied * product + 2 * update * most * centre",
+        "slope = multiplied * product + update * most * centre",
         "The round-off of an update counts one of the two iterates that it reads.",
         (),
         (
