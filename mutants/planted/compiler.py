@@ -239,7 +239,7 @@ MUTANTS = (
     Mutant(
         "queries-not-silenced",
         "compiler/backends/linear_attention.py",
-        "bound = max(largest(program, bounds), at_queries)",
+        "bound = max(largest(program, bounds), largest_factor(program, bounds), at_queries)",
         "bound = largest(program, bounds)",
         "Neurons are silenced by numbers that long queries exceed, so that they act there.",
         (),

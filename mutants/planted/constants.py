@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 COMPILED_CG = "tests/theory/test_theorems_of_compiled_cg.py"
+TRANSCRIPTIONS = "tests/theory/test_transcriptions.py"
 QUOTIENTS = "tests/theory/test_theorems_of_quotients.py"
 
 MUTANTS = (
@@ -81,5 +82,95 @@ MUTANTS = (
         "The round-off of the weights of a head counts k + 10 operations in place of 4k + 10.",
         (),
         ("tests/theory/test_width_law.py::test_what_heads_round_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "logits-by-themselves",
+        "theory/normaliser.py",
+        "in_logits = (1 + in_sums + in_reciprocal) * torch.expm1(exponent)",
+        "in_logits = torch.expm1(exponent)",
+        "The round-off of logits is not multiplied by that of the sums and of the reciprocal.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_what_a_normaliser_rounds_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "responses-of-three-roots",
+        "theory/width_law.py",
+        "2 * root + rest",
+        "3 * root + rest",
+        "The upper bound on the responses of a domain has 3/√a in place of 2/√a.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_the_law_of_widths_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "triangle-waves-of-few-units",
+        "theory/set_up.py",
+        "8 * n + 560",
+        "8 * n + 56",
+        "A triangle wave of an interpolated square is off by a tenth of the units that it is off by.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_what_squares_round_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "weights-of-steps-once",
+        "theory/round_off.py",
+        '"weights": 2 * weight_error(interval)',
+        '"weights": weight_error(interval)',
+        "What the weights of a step are off by enters its residual once in place of twice.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_what_a_step_rounds_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "gaps-of-the-move-alone",
+        "theory/round_off.py",
+        "(moved + unit * held) / (1 - accumulated(2, unit))",
+        "moved / (1 - accumulated(2, unit))",
+        "The step that CG took is bounded as if the sum of both iterates were not rounded.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_the_gap_of_cg_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "slopes-without-ridge",
+        "theory/width_law.py",
+        "exp(-(reach**2 + ridge / supports) / 2)",
+        "exp(-(reach**2) / 2)",
+        "What a slope between supports costs has no λ/k in its exponent.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_what_a_slope_costs_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "sums-of-digits-once",
+        "theory/digits.py",
+        "32 * (digits + 32)",
+        "(digits + 32)",
+        "The round-off of a product by digits counts M + 32 units in place of 32(M + 32).",
+        (),
+        (f"{TRANSCRIPTIONS}::test_what_digits_cost_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "digits-of-all-of-the-error",
+        "theory/width_law.py",
+        "reach * high / (4 * (tolerance - spent))",
+        "reach * high / (tolerance - spent)",
+        "The upper bound on digits leaves out that a product errs by a quarter of the last one.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_depth_and_digits_are_those_of_the_theorem",),
+    ),
+    Mutant(
+        "reciprocals-of-a-little-more",
+        "theory/reciprocal.py",
+        "TRUNCATED + 8.6 * unit",
+        "TRUNCATED + 8.9 * unit",
+        "The round-off of a reciprocal is bounded by 8.9 units in place of 8.6.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_what_a_reciprocal_rounds_is_that_of_the_theorem",),
+    ),
+    Mutant(
+        "features-off-in-one-place",
+        "theory/heads_fixed.py",
+        "extra = 4 * off",
+        "extra = off",
+        "Errors of features reach the inverse of Jacobi's diagonal with a quarter of their size.",
+        (),
+        (f"{TRANSCRIPTIONS}::test_what_an_update_rounds_is_that_of_the_theorem",),
     ),
 )

@@ -4,6 +4,6 @@
 from ridgeformer.program.interpret import interpret
 from ridgeformer.program.looped import LoopedProgram
 from ridgeformer.program.ops import Channel, Program
-from ridgeformer.program.ranges import largest, largest_vector, ranges
+from ridgeformer.program.ranges import largest, largest_factor, largest_vector, ranges
 from ridgeformer.program.trace import TARGET_NORM, Scope, Space, TracingMachine, trace
 from ridgeformer.program.trace_loop import trace_loop

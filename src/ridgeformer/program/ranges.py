@@ -95,6 +95,14 @@ def largest(program: Program, bounds: Bounds) -> float:
     )
 
 
+def largest_factor(program: Program, bounds: Bounds) -> float:
+    """A bound on the units and reciprocals, each with what its table and its correction hold on the way."""
+    tables = (ops.Unit, ops.Invert, ops.InvertNear)
+    return 2.0 * max(
+        (bounds[op.out][1] for op in program.ops if isinstance(op, tables)), default=0.0
+    )
+
+
 def largest_vector(program: Program, bounds: Bounds) -> float:
     """A bound on the norm of whatever is multiplied by K."""
     sources = [op.v for op in program.ops if isinstance(op, ops.MatVec)]

@@ -122,6 +122,7 @@ from ridgeformer.theory.reciprocal import reciprocal_error_bound, reciprocal_rou
 from ridgeformer.theory.round_off import (
     UNIT,
     accumulated,
+    carried_errors,
     cg_gap_bound,
     cg_round_off_bound,
     fixed_round_off_bound,

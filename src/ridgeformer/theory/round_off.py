@@ -14,13 +14,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ridgeformer.solvers import Solver
+from ridgeformer.solvers import Chebyshev, Solver
 from ridgeformer.solvers.machine import Interval
 from ridgeformer.tasks import Prompt
 from ridgeformer.theory.inexact import residual_prediction_bound
 from ridgeformer.theory.loops import divisor_error_bound
 from ridgeformer.theory.sensitivity import semi_iteration_weights, sensitivity
 from ridgeformer.theory.systems import gram, lengths
+from ridgeformer.types import Refusal
 
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53}
 """The unit round-off u of each dtype: half the distance from 1 to the next larger number."""
@@ -49,6 +50,7 @@ def residual_round_off_bound(
     ridge: float,
     interval: Interval,
     unit: float,
+    looped: bool = False,
 ) -> Float[Tensor, "less batch r"]:
     """The sum of `residual_round_off_terms`, for s = 0 … T − 1.
 
@@ -56,7 +58,7 @@ def residual_round_off_bound(
     step s has the effect of an error of at most this norm in the residual of that step.
     """
     terms = residual_round_off_terms(
-        solver, prompt, alphas, ridge=ridge, interval=interval, unit=unit
+        solver, prompt, alphas, ridge=ridge, interval=interval, unit=unit, looped=looped
     )
     return torch.stack(list(terms.values())).sum(0)
 
@@ -69,6 +71,7 @@ def residual_round_off_terms(
     ridge: float,
     interval: Interval,
     unit: float,
+    looped: bool = False,
 ) -> dict[str, Float[Tensor, "less batch r"]]:
     """γ_7‖y‖, (γ_7 + u)c‖α̂_{s−1}‖ + γ_7(c − λ)‖α̂_s‖, γ_{k+p+7}·‖ |Φ||Φ|ᵀ|α̂_s| ‖ and what weights are off by.
 
@@ -76,16 +79,25 @@ def residual_round_off_terms(
     which may be written where α̂_s was, it is otherwise (γ_7 + u)c(‖α̂_{s−1}‖ + ‖α̂_s‖). The method is tuned to [a, b],
     c = (a + b)/2, and α̂_s is the iterate that the model holds. The last is
     2v(‖y‖ + c‖α̂_{s−1}‖ + c‖α̂_s‖ + ‖ |Φ||Φ|ᵀ|α̂_s| ‖), v = `weight_error`.
+
+    In a loop every pass of a method that remembers is like that last step, and what it carries for α̂_{s−1} is off
+    by `carried_errors`, which adds (1 + γ_7 + u + 2v)c times that.
     """
     weights = semi_iteration_weights(solver, steps=len(alphas) - 1, tuned=interval)
+    if looped and isinstance(solver, Chebyshev):
+        raise Refusal(
+            "A loop of Chebyshev iteration works out its weights in every pass, and its round-off is not counted "
+            "step by step: leave `looped` out, or use gradient descent or heavy ball."
+        )
     phi, held = prompt.phi.double().abs(), alphas.double()[:-1]
     few, many = accumulated(7, unit), accumulated(sum(phi.shape[1:]) + 7, unit)
     now, centre = lengths(held, 2), sum(interval) / 2
     before = torch.cat([torch.zeros_like(now[:1]), now[:-1]])
-    kept = [few * (centre - ridge)] * (len(weights) - 1) + [(few + unit) * centre]
+    in_place = (few + unit) * centre
+    kept = [in_place if looped else few * (centre - ridge)] * (len(weights) - 1) + [in_place]
     in_updates = torch.stack(
         [
-            (few + unit) * centre * before[s] + kept[s] * now[s]
+            in_place * before[s] + kept[s] * now[s]
             if remembers
             else (unit * centre + few * ridge) * now[s]
             for s, (_, remembers) in enumerate(weights)
@@ -93,12 +105,31 @@ def residual_round_off_terms(
     )
     targets = lengths(prompt.y.double(), 1).expand_as(now)
     products = lengths(phi @ (phi.mT @ held.abs()), 2)
-    return {
+    terms = {
         "targets": few * targets,
         "updates": in_updates,
         "mat-vecs": many * products,
         "weights": 2 * weight_error(interval) * (targets + centre * (before + now) + products),
     }
+    if looped and any(remembers for _, remembers in weights):
+        read = (1 + few + unit + 2 * weight_error(interval)) * centre
+        terms["carried"] = read * carried_errors(held, unit)
+    return terms
+
+
+def carried_errors(
+    held: Float[Tensor, "steps batch k r"], unit: float
+) -> Float[Tensor, "steps batch r"]:
+    """E_s with E_0 = 0 and E_{s+1} = u‖α̂_s‖ + u(1 + u)(‖α̂_s − α̂_{s−1}‖ + E_s), for the iterates α̂_s that are held.
+
+    A loop carries α̂_{s−1} by adding the difference to what it carried before, and is off by at most E_s in norm.
+    """
+    now = lengths(held, 2)
+    moved = lengths(torch.cat([held[:1], held.diff(dim=0)]), 2)
+    errors = [torch.zeros_like(now[0])]
+    for s in range(len(held) - 1):
+        errors.append(unit * now[s] + unit * (1 + unit) * (moved[s] + errors[s]))
+    return torch.stack(errors)
 
 
 def fixed_round_off_bound(
@@ -109,6 +140,7 @@ def fixed_round_off_bound(
     ridge: float,
     interval: Interval,
     unit: float,
+    looped: bool = False,
 ) -> Float[Tensor, "batch q r"]:
     """|f̂_T(x) − f_T(x)| ≤ |φ(x)|·e·C·Σ_{s<T} max_σ √(σ − λ)|R_{T,s}(σ)| + γ_{k+p}·|φ(x)|ᵀ|Φ|ᵀ|α̂_T|.
 
@@ -118,7 +150,7 @@ def fixed_round_off_bound(
     entry by entry.
     """
     error = residual_round_off_bound(
-        solver, prompt, alphas, ridge=ridge, interval=interval, unit=unit
+        solver, prompt, alphas, ridge=ridge, interval=interval, unit=unit, looped=looped
     ).amax(0)
     amplified = sensitivity(
         solver, steps=len(alphas) - 1, tuned=interval, spectrum=interval, offset=ridge

@@ -12,7 +12,7 @@ from ridgeformer.compiler.certificate import QUERY_ROOM, Certificate, certify
 from ridgeformer.compiler.circuit import Circuit
 from ridgeformer.compiler.job import Job
 from ridgeformer.compiler.targets import LinearAttention
-from ridgeformer.program import Program, Scope, Space, largest, largest_vector
+from ridgeformer.program import Program, Scope, Space, largest, largest_factor, largest_vector
 from ridgeformer.program.ranges import Bounds
 from ridgeformer.types import Refusal
 
@@ -84,11 +84,17 @@ class LinearBackend(Backend):
         return certify(self.job, program, attention="linear", space=space)
 
 
+LARGEST_FACTOR = 16.0
+"""Room above ω·λ_max/c ≤ 4, by which a looped Chebyshev iteration multiplies K α before it is stored, and above
+2.2√λ_max where a query reads an iterate that is a vector of features."""
+
+
 def largest_value(program: Program, bounds: Bounds, dtype: str) -> float:
-    """A power of two above every value in the stream."""
-    # At a query, a mat-vec is as long as the query's features times Φᵀv.
-    at_queries = QUERY_ROOM * program.max_eigenvalue * largest_vector(program, bounds)
-    bound = max(largest(program, bounds), at_queries)
+    """A power of two above every value in the stream. Theorem `compiled-cg` says why it is."""
+    # At a query, a mat-vec is as long as the query's features times Φᵀv; a step may divide it by λ_max.
+    grown = max(program.max_eigenvalue, LARGEST_FACTOR) * largest_vector(program, bounds)
+    at_queries = QUERY_ROOM * max(program.max_eigenvalue**0.5, grown)
+    bound = max(largest(program, bounds), largest_factor(program, bounds), at_queries)
     if not bound < LARGEST[dtype]:
         raise Refusal(
             f"Values up to {bound:.3g} would occur, beyond the range of {dtype}: lower the ratio of "

@@ -227,7 +227,11 @@ class Assembler:
             first = rows.start + index * width
             np.add.at(weights["W_in"], (columns, first + positions), sign * coefficients)
             weights["W_out"][first + np.arange(width), list(target[:width])] += sign
-        self.restrict(weights, write.tokens, rows, "W_gate", np.ones(rows.stop - rows.start))
+        sizes = np.zeros(width)
+        np.add.at(sizes, positions, np.abs(coefficients))
+        self.restrict(
+            weights, write.tokens, rows, "W_gate", np.tile(np.maximum(sizes, 1.0), len(signs))
+        )
 
     def fill_hinges(self, weights: dict[str, np.ndarray], write: HingeWrite, rows: slice) -> None:
         columns, _, coefficients = self.entries(write.x)
@@ -246,7 +250,8 @@ class Assembler:
             hinge[flags, rows.stop - 1] += 1.0
             output.append(write.constant)
         weights["W_out"][rows, self.column(write.cell, write.offset)] += np.array(output)
-        sizes = np.abs(np.append(write.slopes, 1.0))[: rows.stop - rows.start]
+        read = max(np.abs(coefficients).sum(), 1.0) * np.abs(write.slopes)
+        sizes = np.append(read, 1.0)[: rows.stop - rows.start]
         self.restrict(weights, write.tokens, rows, "W_in", sizes)
 
     def restrict(
@@ -260,8 +265,8 @@ class Assembler:
         """Silences neurons at all other tokens.
 
         A gated MLP multiplies by the flag, in the factor that is still free. A plain one subtracts a
-        number larger than anything in the stream, times the size with which the neuron reads it,
-        where the flag of another token is set; where it is not, nothing is added.
+        number larger than anything in the stream, times the sum of the sizes with which the neuron reads
+        channels, where the flag of another token is set; where it is not, nothing is added.
         """
         for token in TOKENS:
             column = self.flags[token]

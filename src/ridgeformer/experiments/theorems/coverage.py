@@ -167,7 +167,7 @@ LOOPED = ("looped-models",)
 """For every construction that is looped, besides its own."""
 
 SINGLE = {
-    "round-off-fixed": "fixed coefficients with the linear kernel and linear attention in the dual space, a posteriori as a loop or with Jacobi's preconditioner",
+    "round-off-fixed": "fixed coefficients with the linear kernel and linear attention in the dual space, a posteriori with Jacobi's preconditioner or as a loop of Chebyshev iteration",
     "round-off-cg": "conjugate gradients likewise",
     "compiled-cg": "every solver with softmax attention and exact products, a posteriori, in its (8)",
     "interpolated-products": "fixed coefficients with interpolated products, in its (iv), as part of an absolute certificate",
