@@ -128,6 +128,36 @@ def test_both_errors_of_the_start_are_counted(kappa):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("product", [0.0, 1e-3])
+def test_no_step_after_a_solved_one_is_longer_than_the_best(product):
+    """Held steps, clamps and units as compiled models have them: θ in γp' = θΠr' stays within [0, 1]."""
+    rng, longest, held, above = np.random.default_rng(0), 0.0, 0, 0
+    for _ in range(1500):
+        kappa, n = 10.0 ** rng.uniform(0, 4), int(rng.integers(1, 7))
+        values = kappa ** rng.uniform(size=n)
+        values[:2] = (1.0, kappa)[:n]
+        r = rng.standard_normal(n) * 10.0 ** (-rng.uniform(0, 4) * rng.permutation(n))
+        r *= 10.0 ** rng.uniform(-1.5, -0.45) / np.linalg.norm(r)  # its unit has not followed
+        p, rho, error = r.copy(), r @ r, random_error(rng, values, product)
+        for s in range(3 * n + 4):
+            q = values * p + error(s, p)
+            curvature, gate = p @ q, np.clip(16 * rho - 1, 0, 1)
+            held, above = held + (0 < gate < 1), above + (curvature > 4 * kappa)
+            gamma = gate * rho / np.clip(curvature, 0.5, 4 * kappa)
+            assert p @ r >= 0
+            longest = max(longest, gamma * (p @ (values * p)) / (p @ r))
+            r = r - gamma * q
+            new = r @ r
+            if new < 1e-20 * rho:
+                break
+            p = r + new / np.clip(rho, 1 / 16, 16) * p
+            unit = np.sqrt(rng.choice([0.65, 1.48, rng.uniform(0.65, 1.48)]) / new)
+            r, p, rho = unit * r, unit * p, unit**2 * new
+    assert longest <= 1 + 2 * product + 1e-12
+    assert held > 100, "steps that are held back in part"
+    assert above > 50, "clamped curvatures"
+
+
 def test_the_bound_ends_where_its_conditions_do():
     assert InexactCG(1.0, 100.0, 0.1, 0.0).energy_errors(3) == []
     few = InexactCG(1.0, 1e4, 1e-9, 1e-14)
