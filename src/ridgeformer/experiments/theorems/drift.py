@@ -107,6 +107,9 @@ def steepest() -> Iterator[tuple[str, Kernel, Prompt, Prompt]]:
     pair = line(1.0, 2.0)
     yield "linear", Linear(), Prompt(pair, y, one), Prompt(1.5 * pair, y, one)
     yield "linear, the query moves", Linear(), Prompt(pair, y, one), Prompt(pair, y, 1.5 * one)
+    less, shorter = Prompt(0.5 * pair, y, 0.5 * one), Prompt(0.0 * pair, y, one)
+    yield "linear, both shrink", Linear(), Prompt(pair, y, one), less
+    yield "linear, to nothing", Linear(), Prompt(pair, y, one), shorter
     yield "linear, both move", Linear(), Prompt(pair, y, one), Prompt(1.5 * pair, y, 1.5 * one)
 
 

@@ -37,7 +37,7 @@ class WidthRank(Theorem):
     group = WIDTH
     title = "Truncating to rank m costs exactly σ/(λ(λ + σ))"
     states = ("width-rank",)
-    measured = "The eigen-truncation of K to rank m must differ by exactly the lower bound."
+    measured = "The eigen-truncation of K to rank m, and its resolvent, must differ by exactly the lower bounds."
     see = "Measured resolvent differences, which are the prediction to round-off; the bound by the sum of the tail is far above."
     equality = True
 
@@ -51,6 +51,8 @@ class WidthRank(Theorem):
                 difference = theory.resolvent_difference(whole, low, ridge=RIDGE)
                 bound = theory.rank_error(prompt, rank=rank, ridge=RIDGE, kernel=kernel)
                 m.compare(difference, bound, 1e-4)
+                after = theory.eigenvalue_after(prompt, rank=rank, kernel=kernel)
+                m.compare(spectral(whole - low), after, 1e-4)
                 if float(bound.max()) > 1e-4:  # where it is not round-off
                     m.draw(name, rank, difference)
                     tail = theory.tail_bound(prompt, rank=rank, ridge=RIDGE, kernel=kernel)

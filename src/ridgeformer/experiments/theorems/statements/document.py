@@ -25,8 +25,9 @@ and a figure: `ridgeformer verify` measures every theorem on compiled models and
 
 The notation is that of [notation.md](notation.md). Throughout $\lambda > 0$, $K \succeq 0$ is $k \times k$ with
 eigenvalues $\sigma_1 \ge \dots \ge \sigma_k$, $A = K + \lambda I$, $\alpha^\ast = A^{-1}y$, $f^\ast(x) = k(x)^\top \alpha^\ast$, and
-$\Vert v\Vert_A = \sqrt{v^\top A v}$. $\Vert \cdot\Vert$ is the Euclidean norm of a vector and the spectral norm of a matrix. Statements are
-about exact arithmetic, but for those on round-off. With several outputs each holds for every column of $y$.
+$\Vert v\Vert_A = \sqrt{v^\top A v}$. $\Vert \cdot\Vert$ is the Euclidean norm of a vector and the spectral norm of a matrix. Where $k(x, x)$
+occurs, the kernel matrix of the supports and the query is positive semi-definite. Statements are about exact arithmetic, but for
+those on round-off. With several outputs each holds for every column of $y$.
 """
 
 
