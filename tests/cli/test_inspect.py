@@ -1,5 +1,6 @@
 """`ridgeformer inspect`: everything is shown, and in 80 columns."""
 
+import numpy as np
 import pytest
 from fork_server import cli
 
@@ -81,3 +82,18 @@ def test_layers_are_listed_up_to_a_limit(models):
     assert "19 more layers: --layers 0 shows all." in result.stdout
     result = cli("inspect", models["linear"], "--layers", "21")
     assert "1 more layer: --layers 0 shows all." in result.stdout
+
+
+def test_shipped_models_go_by_their_names(tmp_path):
+    """Where no saved model has that name in the folder."""
+    by_path, by_name = (cli("inspect", model) for model in (zoo.path_of("gp"), "gp"))
+    assert by_name.returncode == 0, by_name.stderr
+    shown = by_path.stdout.splitlines()
+    assert by_name.stdout.splitlines()[1:] == shown[1:]
+    task, prompts = "linear", tmp_path / "prompts.npz"
+    assert cli("prompts", task, "--out", prompts).returncode == 0
+    for model in (zoo.path_of("linear"), "linear"):
+        result = cli("predict", model, prompts, "--out", tmp_path / f"{len(str(model))}.npz")
+        assert result.returncode == 0, result.stderr
+    one, other = (np.load(path)["prediction"] for path in tmp_path.glob("[0-9]*.npz"))
+    assert (one == other).all()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def export(
-    model: o.Model,
+    model: o.SavedOrShipped,
     out: Annotated[Path, typer.Option(help="Directory for the checkpoint.")],
     to: Annotated[str, typer.Option(help="The exporter, such as gpt2.", metavar="NAME")] = "gpt2",
     force: o.Force = False,
@@ -26,6 +26,7 @@ def export(
     Example: ridgeformer export model --to gpt2 --out model-gpt2
     """
     from ridgeformer.cli import choices
+    from ridgeformer.experiments.named import directory_of
     from ridgeformer.export import EXPORTERS
     from ridgeformer.transformer import check_writable, load
     from ridgeformer.types import Refusal
@@ -36,7 +37,7 @@ def export(
     kind, asked = EXPORTERS.find(to), choices.given(options)
     choices.check(asked, (choices.Choice({"to": to}, (kind,)), exporter_choices()))
     exporter = choices.build(kind, f"--to {to}", asked)
-    transformer, saved = load(model)
+    transformer, saved = load(directory_of(model))
     exporter.save(transformer, out, saved, force)
     typer.echo(f"{out}: {kind.summary}, {len(transformer.blocks)} layers.")
 

@@ -18,20 +18,22 @@ if TYPE_CHECKING:
 
 
 def inspect(
-    model: o.Model,
+    model: o.SavedOrShipped,
     layers: Annotated[int, typer.Option(help="How many layers to list; 0 for all.", min=0)] = 24,
 ) -> None:
     """Show what a model computes, layer by layer, with its size and certificate; of a trained one its recipe."""
     from ridgeformer.compiler.certificate import Certificate
     from ridgeformer.compiler.saved import check_sites
+    from ridgeformer.experiments.named import directory_of
     from ridgeformer.training import TrainedModel
     from ridgeformer.transformer import load
     from ridgeformer.types import counted
 
     console = Console(highlight=False)
-    transformer, config = load(model)
+    directory = directory_of(model)
+    transformer, config = load(directory)
     if "recipe" in config:
-        console.print(recipe_table(TrainedModel.load(model), escape(str(model))))
+        console.print(recipe_table(TrainedModel.load(directory), escape(str(model))))
         return
     shape = transformer.config
     mlp, neurons = f"{shape.mlp} MLP", f", d_mlp {shape.d_mlp}"

@@ -13,9 +13,9 @@ from typer import Argument, Option
 Out = Annotated[Path, Option(help="Where to write the result.")]
 Force = Annotated[bool, Option("--force", help="Replace a saved model.")]
 Prompts = Annotated[Path, Argument(help="An .npz with phi [B,k,p], y [B,k,r], phi_query [B,q,p].")]
-Model = Annotated[Path, Argument(help="Directory of a saved model, compiled or trained.")]
 SavedOrShipped = Annotated[
-    Path, Argument(help="Directory of a saved model, or the name of a shipped one.")
+    Path,
+    Argument(help="Directory of a saved model, compiled or trained, or the name of a shipped one."),
 ]
 SolverName = Annotated[str, Argument(help="The solver: {solvers}.", metavar="SOLVER")]
 KernelName = Annotated[str, Option(help="The kernel: {kernels}.", metavar="KERNEL")]

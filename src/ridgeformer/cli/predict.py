@@ -12,7 +12,7 @@ from ridgeformer.cli import options as o
 
 
 def predict(
-    model: o.Model,
+    model: o.SavedOrShipped,
     prompts: o.Prompts,
     out: o.Out,
     steps: Annotated[
@@ -37,7 +37,7 @@ def predict(
     import torch
 
     from ridgeformer.compiler import CompiledModel
-    from ridgeformer.models import load
+    from ridgeformer.experiments.named import chosen_model
     from ridgeformer.models import predict as run
     from ridgeformer.models import trajectory as read_trajectory
     from ridgeformer.tasks import Prompt
@@ -46,7 +46,7 @@ def predict(
 
     files.check_output(out, prompts)
     where = device_named(device)
-    loaded = load(model).to(where)
+    loaded = chosen_model(model).to(where)
     prompt = Prompt.load(prompts)
     loaded.check(prompt)
     prefixes = isinstance(loaded, CompiledModel) and loaded.certificate.every_prefix

@@ -35,6 +35,7 @@ def export(
 
     cases/ is what a tool may see, interventions/ what it is asked about afterwards, answers/ what the scorer reads.
     """
+    from ridgeformer.cli.files import busy
     from ridgeformer.experiments.run import check_seed
     from ridgeformer.suite import export as write
     from ridgeformer.types import Refusal
@@ -44,7 +45,8 @@ def export(
         raise Refusal(
             f"{directory} exists and is not empty: choose another directory, or `force=True`."
         )
-    groups = write(directory, seed=seed, force=force)
+    with busy("Writing the suite"):
+        groups = write(directory, seed=seed, force=force)
     counts = ", ".join(f"{count} {group}" for group, count in groups.items())
     typer.echo(f"{directory}: {sum(groups.values())} cases ({counts}).")
 
@@ -84,6 +86,7 @@ def baselines(
     """Let three simple tools answer, and score them: random guesses, principal directions, and linear probes."""
     import json
 
+    from ridgeformer.cli.files import busy
     from ridgeformer.experiments.run import check_seed, check_writable
     from ridgeformer.suite import BASELINES, Suite, check_predictions
     from ridgeformer.whole import write_whole
@@ -98,7 +101,8 @@ def baselines(
         for path in pair:
             check_writable(path)
     for kind, (said, target) in files.items():
-        answers: dict[str, Any] = kind(seed).answers(loaded)
+        with busy(f"Answering: {kind.name}"):
+            answers: dict[str, Any] = kind(seed).answers(loaded)
         write_whole(said, (json.dumps(answers) + "\n").encode())
         scored(loaded, check_predictions(answers, loaded), target, kind.name)
 

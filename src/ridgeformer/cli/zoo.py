@@ -58,13 +58,13 @@ def list_models(context: typer.Context) -> None:
     console.print(table)
     console.print(
         "size: layers × width. Excess risk: 0 for the best predictor, 1 for the mean.\n"
-        "Recipe and all scores: ridgeformer inspect $(ridgeformer zoo path NAME)",
+        "Recipe and all scores: ridgeformer inspect NAME",
         highlight=False,
     )
 
 
 def path(name: o.ShippedModel) -> None:
-    """Print the directory of a shipped model, for predict, inspect and evaluate."""
+    """Print the directory of a shipped model, for Python and other programs."""
     from ridgeformer.models import zoo as shipped
 
     typer.echo(shipped.path_of(name))
