@@ -113,7 +113,10 @@ PLANTED = [
     ("sizes", size_checks, "cg_every_prefix_size", lambda f: lambda *a: more(f(*a), d_model=1)),
     ("sizes", size_checks, "cg_softmax_size", lambda f: lambda *a: more(f(*a), d_model=-1)),
     ("sizes", size_checks, "semi_iteration_size", lambda f: lambda p, r, t, **k: more(f(p, r, t, **k), d_mlp=r == 2)),
-    ("size-law", general_checks, "parameters_of", lambda f: lambda *a: (f(*a)[0], f(*a)[1] + 1)),
+    pytest.param(
+        "size-law", general_checks, "parameters_of", lambda f: lambda *a: (f(*a)[0], f(*a)[1] + 1),
+        marks=pytest.mark.slow,
+    ),
     ("sizes", size_checks, "parameters", lambda f: lambda *a, **k: f(*a, **k) + 1),
     ("interpolated-products", base_checks, "ratios", lambda f: lambda m, b, z: f(m, b / 10, z)),
     ("dot-products", softmax_checks, "dot_product_bound", lambda f: lambda *a, **k: f(*a, **k) / 4),
@@ -164,6 +167,7 @@ def test_a_wrong_beta_in_cg_is_noticed(monkeypatch):
     assert not Verdict(theorem, theorem.measure(0, True)).holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("attribute", "wrong"),
     [

@@ -49,7 +49,7 @@ def test_the_width_of_products_by_digits_is_logarithmic_in_the_supports():
 
 
 @pytest.mark.parametrize("ridge", [0.1, 1.0, 3.0])
-@pytest.mark.parametrize("supports", [2, 8, 48])
+@pytest.mark.parametrize("supports", [2, 8, pytest.param(48, marks=pytest.mark.slow)])
 def test_sizes_are_between_both_bounds(supports, ridge):
     law = theory.RowSumLaw(supports, ridge, TARGET)
     steps = law.steps(ERROR)

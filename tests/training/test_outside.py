@@ -92,9 +92,9 @@ def test_every_door_warns_once(model):
 
 
 def test_predict_warns_on_stderr_in_one_line(model, tmp_path):
-    prompt = scaled(model.recipe.task.draw(4096, seed=0).to(torch.float32), phi=1000)
-    prompt.save(tmp_path / "prompts.npz")
-    for more in ([], ["--trajectory"]):
+    prompt = scaled(model.recipe.task.draw(2100, seed=0).to(torch.float32), phi=1000)
+    for size, more in ((2100, []), (8, ["--trajectory"])):  # in two batches, and in one
+        prompt[:size].save(tmp_path / "prompts.npz")
         done = cli(
             "predict", zoo.path_of("linear"), "prompts.npz", "--out", "out.npz", *more, cwd=tmp_path
         )  # fmt: skip
