@@ -156,7 +156,8 @@ def interrupted(command, out, number, seconds, begin=begin):
         running.number, number
     )  # Nobody has waited for it, so that the number is still its own.
     ended = running.wait()
-    finished = (not ended.stderr and "The page:" in ended.stdout) or "The model:" in ended.stdout
+    written = any(words in ended.stdout for words in ("The page:", " parameters"))
+    finished = (not ended.stderr and written) or "The model:" in ended.stdout
     if ended.returncode == 0 or (finished and ended.returncode == -number != CODES[number]):
         return None  # Python itself was about to end, and there was nothing left to say.
     assert ended.returncode == CODES[number], ended.stderr
