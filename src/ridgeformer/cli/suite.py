@@ -9,6 +9,7 @@ import typer
 
 from ridgeformer.cli import options as o
 from ridgeformer.cli.commands import register
+from ridgeformer.cli.files import busy
 
 if TYPE_CHECKING:
     from ridgeformer.suite import Suite
@@ -35,7 +36,6 @@ def export(
 
     cases/ is what a tool may see, interventions/ what it is asked about afterwards, answers/ what the scorer reads.
     """
-    from ridgeformer.cli.files import busy
     from ridgeformer.experiments.run import check_seed
     from ridgeformer.suite import export as write
     from ridgeformer.types import Refusal
@@ -86,7 +86,6 @@ def baselines(
     """Let three simple tools answer, and score them: random guesses, principal directions, and linear probes."""
     import json
 
-    from ridgeformer.cli.files import busy
     from ridgeformer.experiments.run import check_seed, check_writable
     from ridgeformer.suite import BASELINES, Suite, check_predictions
     from ridgeformer.whole import write_whole
